@@ -104,7 +104,10 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
   MutexLock inner(&batch->mutex);
   for (const CompiledConfig& config : batch->configs) {
     if (config.outcome != v1::OUTCOME_LOST) continue;
-    return WithReason(FailedPrecondition("this daemon cannot compile the kernel: {}", config.message), "NO_COMPILER");
+    return WithReason(
+        FailedPrecondition("this daemon cannot compile the kernel (tunefarm doctor says what works here): {}",
+                           config.message),
+        "NO_COMPILER");
   }
   return std::move(batch->configs);
 }

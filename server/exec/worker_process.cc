@@ -360,8 +360,9 @@ void WorkerProcess::CompleteIfGone() {
   for (int i = 0; i < 16 && output_watch_ != 0 && ReadOutput(); ++i) {
   }
   if (end_.cause == WorkerEndCause::kStartFailed) {
-    const std::string output = OutputText();
-    end_.detail += fmt::format(" ({}{}{})", end_.status.ToString(), output.empty() ? "" : ": ", output.substr(0, 512));
+    std::string output = OutputText().substr(0, 512);
+    output.resize(output.find_last_not_of('\n') + 1);
+    end_.detail += fmt::format(" ({}{}{})", end_.status.ToString(), output.empty() ? "" : ": ", output);
   }
   AnswerTaskByTable();
   state_ = State::kGone;

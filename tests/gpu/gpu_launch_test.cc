@@ -184,7 +184,7 @@ class GpuLaunchTest : public testing::Test {
     input.options = {"--gpu-architecture=sm_" + std::to_string(device_.compute_capability), "--std=c++17"};
     const NvrtcOutput output = (*nvrtc)->Compile(input);
     ASSERT_EQ(output.outcome, v1::OUTCOME_OK) << output.message << output.log;
-    cubin_ = output.cubin;
+    cubin_ = output.binary;
     Load(MakePackage(device_, cubin_));
   }
   void Load(const std::string& bytes) {

@@ -139,25 +139,23 @@ absl::Status WriteBinaries(Session* session, const BestOptions& options, const A
   return absl::OkStatus();
 }
 
-// With macros and launches; `compile`: and with what the compiler says. Only the answer where its definition is gone.
+// With macros and launches; `compile`: and with what the compiler says.
+absl::StatusOr<std::string> WholeJson(Session* session, const v1::LookupConfigResponse& response,
+                                      const absl::StatusOr<AnsweredConfig>& answered, bool compile) {
+  RETURN_IF_ERROR(answered.status());
+  if (!compile || answered->plan->language() == v1::LANGUAGE_PYTHON) return AnswerJson(response, *answered, nullptr);
+  const auto compiled = CompileAnswered(session, *answered, v1::BINARY_FORMAT_UNSPECIFIED);
+  if (!compiled.ok()) session->Note(fmt::format("There is no binary: {}", MessageOf(compiled.status())));
+  return AnswerJson(response, *answered, compiled.ok() ? &*compiled : nullptr);
+}
+
+// Without `compile` only the answer where its definition is gone.
 absl::Status PrintJson(Session* session, const v1::LookupConfigResponse& response,
                        const absl::StatusOr<AnsweredConfig>& answered, bool compile) {
-  absl::StatusOr<std::string> json = answered.status();
-  if (answered.ok()) {
-    absl::StatusOr<v1::CompileKernelResponse> compiled = FailedPrecondition("");
-    if (compile && answered->plan->language() != v1::LANGUAGE_PYTHON) {
-      compiled = CompileAnswered(session, *answered, v1::BINARY_FORMAT_UNSPECIFIED);
-      if (!compiled.ok()) session->Note(fmt::format("There is no binary: {}", MessageOf(compiled.status())));
-    }
-    json = AnswerJson(response, *answered, compiled.ok() ? &*compiled : nullptr);
-  }
-  if (!json.ok()) {
-    if (compile) return json.status();
-    session->Print(ToJson(response));
-    session->Note(fmt::format("Without macros and launches: {}", MessageOf(json.status())));
-    return absl::OkStatus();
-  }
-  session->Print(*json);
+  const absl::StatusOr<std::string> json = WholeJson(session, response, answered, compile);
+  if (compile) RETURN_IF_ERROR(json.status());
+  session->Print(json.ok() ? *json : ToJson(response));
+  if (!json.ok()) session->Note(fmt::format("Without macros and launches: {}", MessageOf(json.status())));
   return absl::OkStatus();
 }
 

@@ -193,7 +193,7 @@ class MatchProperties : public CatalogCase, public testing::WithParamInterface<u
 TEST_P(MatchProperties, AnswersAsALinearSearchWould) {
   for (int i = 0; i < 200; ++i) {
     FileOne();
-    for (int j = 0; j < 8; ++j) ASSERT_NO_FATAL_FAILURE(AskOne());
+    for (int j = 0; j < 12; ++j) ASSERT_NO_FATAL_FAILURE(AskOne());
     if (HasFailure()) return;
   }
   // All kinds but STALE, which is about toolkits, were drawn.

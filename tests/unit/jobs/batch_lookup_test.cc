@@ -86,7 +86,7 @@ TEST_F(BatchLookup, AnInvalidRowIsNamedEvenAfterOnesThatNeedNoLook) {
   EXPECT_THAT(std::string(answers.status().message()), testing::HasSubstr("problem 2 of the batch"));
 }
 
-const std::vector<const char*> kLayouts = {"row", "column", "a-b", "c.d"};
+const std::vector<const char*> kLayouts = {"row", "column", "a_b", "1.5"};
 
 // Dims of all types around the columns.
 std::shared_ptr<const KernelPlan> KeyPlan() {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -409,7 +410,9 @@ TEST(DataTypeTest, ScalarsAreEncodedAsTheWorkerDoes) {
       const auto expected = definition::EncodeScalar(theirs, value);
       ASSERT_EQ(fits, expected.ok()) << NameOf(type) << " of " << value.ToLiteral();
       if (fits) {
-        EXPECT_EQ(bytes, expected->bytes) << NameOf(type) << " of " << value.ToLiteral();
+        // What lies behind the element is not passed.
+        EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + SizeOf(type), expected->bytes.begin()))
+            << NameOf(type) << " of " << value.ToLiteral();
       }
     }
   }
