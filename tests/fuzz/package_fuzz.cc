@@ -31,18 +31,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < tunefarm_package_kernel_count(package); ++i) {
     tunefarm_kernel* kernel = nullptr;
     const char* const name = tunefarm_package_kernel_name(package, i);
-    require_status(tunefarm_kernel_load(package, name, nullptr, 0, nullptr, &kernel, &error), kernel != nullptr);
+    const tunefarm_status loaded = tunefarm_kernel_load(package, name, nullptr, 0, nullptr, &kernel, &error);
+    require_status(loaded, kernel != nullptr);
     if (kernel == nullptr) continue;
     for (const int64_t value : {1, 64, 1000, 1024, 4096}) {
       const std::vector<int64_t> dims(tunefarm_kernel_dim_count(kernel), value);
       tunefarm_plan plan = TUNEFARM_PLAN_INIT;
-      require_status(tunefarm_kernel_plan(kernel, dims.data(), dims.size(), &plan, &error), plan.generation != 0);
+      const tunefarm_status planned = tunefarm_kernel_plan(kernel, dims.data(), dims.size(), &plan, &error);
+      require_status(planned, plan.generation != 0);
       for (size_t j = 0; j < tunefarm_kernel_argument_count(kernel); ++j) {
         tunefarm_argument argument = TUNEFARM_ARGUMENT_INIT;
         require(tunefarm_kernel_argument(kernel, j, &argument, &error) == TUNEFARM_OK && argument.name != nullptr);
         uint64_t length = 0;
-        require_status(tunefarm_kernel_argument_length(kernel, j, dims.data(), dims.size(), &length, &error),
-                       length > 0);
+        const tunefarm_status found =
+            tunefarm_kernel_argument_length(kernel, j, dims.data(), dims.size(), &length, &error);
+        require_status(found, length > 0);
       }
     }
     tunefarm_kernel_close(kernel);
