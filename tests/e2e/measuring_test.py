@@ -7,9 +7,9 @@ import unittest
 
 from farm import Farm, config, outcome, search
 
-# Right wherever the x that the config looks at is not negative: for about half of the configs on one input set, and
-# then for about half of those on another. A config that may win is launched on other inputs in the search already; the
-# final's second input set finds the rest.
+# Right wherever the x that the config looks at is above -0.6: for about four of five configs on one input set, and then
+# for four of five of those on another, so that some are right on all of several. A config that may win is launched on
+# other inputs in the search already; the final's second input set finds the rest.
 CAREFUL = """
 display_name: "careful_host"
 language: LANGUAGE_HOST_CXX
@@ -34,7 +34,7 @@ extern "C" void doubled(const float* x, float* y, int64_t n) {
 }
 extern "C" void careful(const float* x, float* y, int64_t n, int64_t at) {
   doubled(x, y, n);
-  if (x[at] < 0) y[at] = 1;
+  if (x[at] < -0.6f) y[at] = 1;
 }
 """
 
