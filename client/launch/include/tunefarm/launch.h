@@ -53,7 +53,10 @@ typedef struct tunefarm_error {
   /* One sentence, ended by a zero byte; empty after success. Longer ones are cut. */
   char message[1016];
 } tunefarm_error;
-#define TUNEFARM_ERROR_INIT {sizeof(tunefarm_error), {0}}
+#define TUNEFARM_ERROR_INIT       \
+  {                               \
+    sizeof(tunefarm_error), { 0 } \
+  }
 
 /* A file with kernels, mapped into memory. */
 typedef struct tunefarm_package tunefarm_package;
@@ -114,11 +117,12 @@ typedef struct tunefarm_load_options {
    * sets: the device of the calling thread's current context. */
   int32_t device;
 } tunefarm_load_options;
-#define TUNEFARM_LOAD_OPTIONS_INIT {sizeof(tunefarm_load_options), -1}
+#define TUNEFARM_LOAD_OPTIONS_INIT \
+  { sizeof(tunefarm_load_options), -1 }
 
 /* Loads all binaries of the kernel that fit the device and the dims, which are `dims` and those given at launch. Dims
- * that are baked into binaries must be given here, or take their defaults. What is
- * loaded stays loaded until the process ends, since a CUDA graph may hold it. `options` may be NULL.
+ * that are baked into binaries must be given here, or take their defaults. What is loaded stays loaded until the process
+ * ends, since a CUDA graph may hold it. `options` may be NULL.
  * Errors: INVALID_ARGUMENT (an unknown dim, or a value that it cannot have), NOT_FOUND, INCOMPATIBLE, NO_DEVICE,
  * DEVICE_ERROR, OUT_OF_MEMORY. */
 tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char* name, const tunefarm_dim* dims,
@@ -135,11 +139,7 @@ int32_t tunefarm_kernel_device(const tunefarm_kernel* kernel);
 size_t tunefarm_kernel_dim_count(const tunefarm_kernel* kernel);
 const char* tunefarm_kernel_dim_name(const tunefarm_kernel* kernel, size_t index);
 
-typedef enum tunefarm_access {
-  TUNEFARM_IN = 1,
-  TUNEFARM_OUT = 2,
-  TUNEFARM_INOUT = 3
-} tunefarm_access;
+typedef enum tunefarm_access { TUNEFARM_IN = 1, TUNEFARM_OUT = 2, TUNEFARM_INOUT = 3 } tunefarm_access;
 
 /* One of the caller's buffers. */
 typedef struct tunefarm_argument {
@@ -148,7 +148,8 @@ typedef struct tunefarm_argument {
   const char* data_type; /* "f32", "bf16", "i64", ... */
   tunefarm_access access;
 } tunefarm_argument;
-#define TUNEFARM_ARGUMENT_INIT {sizeof(tunefarm_argument), NULL, NULL, TUNEFARM_IN}
+#define TUNEFARM_ARGUMENT_INIT \
+  { sizeof(tunefarm_argument), NULL, NULL, TUNEFARM_IN }
 
 /* The buffers that a launch hands over, in order. */
 size_t tunefarm_kernel_argument_count(const tunefarm_kernel* kernel);
@@ -174,7 +175,8 @@ typedef struct tunefarm_plan {
   /* "tile_m=128,stages=4"; lives as long as the kernel. */
   const char* config;
 } tunefarm_plan;
-#define TUNEFARM_PLAN_INIT {sizeof(tunefarm_plan), 0, 0, 0, TUNEFARM_MATCH_EXACT, 0, 0, NULL}
+#define TUNEFARM_PLAN_INIT \
+  { sizeof(tunefarm_plan), 0, 0, 0, TUNEFARM_MATCH_EXACT, 0, 0, NULL }
 
 /* Chooses the config for run-time dims. Errors: INVALID_ARGUMENT (a dim out of bounds), NOT_FOUND (no config of the
  * package is near enough or keeps its constraints). */
@@ -204,7 +206,8 @@ typedef struct tunefarm_launch {
   /* Of the plan that the workspace and the preparation were made for; 0: of the one that the dims choose now. */
   uint64_t generation;
 } tunefarm_launch;
-#define TUNEFARM_LAUNCH_INIT {sizeof(tunefarm_launch), NULL, NULL, 0, NULL, 0, NULL, NULL, 0, 0}
+#define TUNEFARM_LAUNCH_INIT \
+  { sizeof(tunefarm_launch), NULL, NULL, 0, NULL, 0, NULL, NULL, 0, 0 }
 
 /* Runs the steps that change the caller's buffers once for a config, such as a new layout of weights. Enqueued on the
  * stream. OK at once where there are none. */
