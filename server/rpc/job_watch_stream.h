@@ -78,9 +78,16 @@ class JobWatchStream final : public RawStream {
                            (!pending_.empty() && pending_bytes_ + next.size > kWatchPendingBytesMax) ||
                            !next.share.is_held();
     if (is_behind) {
-      // What waits is dropped: the reader gets it, or a snapshot, when it resumes.
-      EndNow(WithReason(Aborted("the reader is {} events behind; watch again after its last event", pending_.size()),
-                        "SLOW_READER"));
+      // What waits is dropped but for one event, so that every watch comes further: the reader gets the rest, or a
+      // snapshot, when it resumes.
+      const size_t behind = pending_.size();
+      const size_t kept = writing_ || pending_.empty() ? 0 : 1;
+      while (pending_.size() > kept) {
+        pending_bytes_ -= pending_.back().size;
+        pending_.pop_back();
+      }
+      End(WithReason(Aborted("the reader is {} events behind; watch again after its last event", behind),
+                     "SLOW_READER"));
     } else {
       pending_bytes_ += next.size;
       pending_.push_back(std::move(next));
