@@ -121,8 +121,8 @@ typedef struct tunefarm_load_options {
   { sizeof(tunefarm_load_options), -1 }
 
 /* Loads all binaries of the kernel that fit the device and the dims, which are `dims` and those given at launch. Dims
- * that are baked into binaries must be given here, or take their defaults. What is loaded stays loaded until the process
- * ends, since a CUDA graph may hold it. `options` may be NULL.
+ * that are baked into binaries must be given here, or take their defaults. What is loaded stays loaded until the
+ * process ends, since a CUDA graph may hold it. `options` may be NULL.
  * Errors: INVALID_ARGUMENT (an unknown dim, or a value that it cannot have), NOT_FOUND, INCOMPATIBLE, NO_DEVICE,
  * DEVICE_ERROR, OUT_OF_MEMORY. */
 tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char* name, const tunefarm_dim* dims,
