@@ -1,4 +1,4 @@
-// The check of a package file. Whoever wrote it, nothing in it is believed.
+// The check of a package file: every offset, index, count and kind in it is validated before it is used.
 #pragma once
 
 #include <cstdint>

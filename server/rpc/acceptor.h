@@ -23,7 +23,7 @@ namespace tunefarm {
 // Who may connect, which decides how many descriptors may be open when a connection is taken: those who are closer to
 // the daemon still reach it when others have taken all that is theirs.
 enum class Peers {
-  kNetwork,       // whoever reaches a TCP address: half of the descriptors that the process may have
+  kNetwork,       // peers over TCP: half of the descriptors that the process may have
   kClientSocket,  // users of this machine: five eighths
   kAdminSocket,   // the daemon's own user and root: three quarters; the rest is for files, the store and workers
 };
