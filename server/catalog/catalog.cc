@@ -13,6 +13,7 @@
 #include "server/catalog/nearest_shapes.h"
 #include "server/catalog/page_position.h"
 #include "server/catalog/shape_index.h"
+#include "server/definition/lookup_rules.h"
 #include "server/definition/value_proto.h"
 
 namespace tunefarm {
@@ -347,8 +348,9 @@ std::shared_ptr<const BestConfig> Catalog::OfOtherClass(const Snapshot& snapshot
 std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                          const CatalogQuery& query, Acceptance* acceptance) {
   const auto rank = [&](const CatalogEntry* entry) {
-    return std::make_tuple(entry->program_digest != query.program_digest(), InputsOffDefault(*query.plan, entry->dims),
-                           -entry->best->promoted_at_ms(), -entry->best->revision());
+    return std::make_tuple(entry->program_digest != query.program_digest(),
+                           InputsOffDefault(query.plan->kernel(), entry->dims), -entry->best->promoted_at_ms(),
+                           -entry->best->revision());
   };
   std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   if (entries->size() > kAskedMax) entries->resize(kAskedMax);

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "server/definition/value_proto.h"
+#include "server/definition/lookup_rules.h"
 
 namespace tunefarm {
 
@@ -19,8 +19,6 @@ size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
   return static_cast<size_t>(std::lower_bound(dim.bucket_bounds().begin(), dim.bucket_bounds().end(), value) -
                              dim.bucket_bounds().begin());
 }
-
-constexpr double kDistanceMax = 4;
 
 const tunefarm::v1::Dim* FindDim(const KernelPlan& plan, const std::string& name) {
   for (const auto& dim : plan.kernel().dims()) {
@@ -91,10 +89,6 @@ std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, i
   }
 }
 
-double FarthestShape(const tunefarm::v1::Kernel& kernel) {
-  return kernel.has_lookup_distance_max() ? kernel.lookup_distance_max() : kDistanceMax;
-}
-
 int64_t BoundedProduct(int64_t a, int64_t b) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   return a > kMost / b ? kMost : a * b;
@@ -116,22 +110,11 @@ std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked,
       });
   if (!answers) return std::nullopt;
   if (factor != nullptr) distance += DimDistance(*factor, ProductOf(plan, asked), ProductOf(plan, tuned)).value_or(0);
-  return distance <= FarthestShape(plan.kernel()) ? std::make_optional(distance) : std::nullopt;
+  return distance <= LookupDistanceMax(plan.kernel()) ? std::make_optional(distance) : std::nullopt;
 }
 
 bool DifferInInputsOnly(const KernelPlan& plan, const Config& asked, const Config& tuned) {
   return CompareDims(plan, asked, tuned, [](const tunefarm::v1::Dim*, const Value*, const Value*) { return false; });
-}
-
-int InputsOffDefault(const KernelPlan& plan, const Config& tuned) {
-  int count = 0;
-  for (const auto& dim : plan.kernel().dims()) {
-    if (!dim.inputs_only()) continue;
-    const Value* const value = tuned.Find(dim.name());
-    const auto usual = definition::FromProto(dim.default_value());
-    if (value != nullptr && usual.ok() && !(*value == *usual)) ++count;
-  }
-  return count;
 }
 
 bool Acceptance::Accepts(const BestConfig& best) {

@@ -38,10 +38,6 @@ bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
 // where it meets the first one. Of PRODUCT dims the values are the products.
 std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned);
 
-// The greatest distance at which one shape answers for another: the definition's lookup_distance_max, or four
-// doublings.
-double FarthestShape(const tunefarm::v1::Kernel& kernel);
-
 // The product of positive numbers, or the greatest int64 where it is none.
 int64_t BoundedProduct(int64_t a, int64_t b);
 
@@ -51,10 +47,6 @@ std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked,
 
 // Whether the problems agree in all dims but those with inputs_only.
 bool DifferInInputsOnly(const KernelPlan& plan, const Config& asked, const Config& tuned);
-
-// How many dims with inputs_only are away from their defaults: of bests that answer equally well, the one with the
-// fewest is chosen.
-int InputsOffDefault(const KernelPlan& plan, const Config& tuned);
 
 // Whether the asked definition accepts a config from elsewhere for the asked problem and class, pins included. The
 // space is built on the first question.

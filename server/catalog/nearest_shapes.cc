@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "server/catalog/match_rules.h"
+#include "server/definition/lookup_rules.h"
 
 namespace tunefarm {
 
 NearestShapes::NearestShapes(const KernelPlan& plan, const ShapeIndex& index, PlacedShape asked)
-    : asked_(std::move(asked)), shapes_(index.Group(asked_.group)), farthest_(FarthestShape(plan.kernel())) {
+    : asked_(std::move(asked)), shapes_(index.Group(asked_.group)), farthest_(LookupDistanceMax(plan.kernel())) {
   bool has_product = false;
   for (const ScalingDim& scaling : index.scaling_dims()) {
     const bool is_factor = scaling.kind == ScalingDim::Kind::kFactor;

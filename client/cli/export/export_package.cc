@@ -24,6 +24,7 @@
 #include "server/base/status_macros.h"
 #include "server/definition/kernel_plan.h"
 #include "server/definition/launch_sequence.h"
+#include "server/definition/lookup_rules.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -76,21 +77,14 @@ class Packager {
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
-  // As look-ups prefer bests: those of the inputs that a problem has by default first, then the newest. Of bests that a
-  // launch cannot tell apart the first is taken, and of those that are equally near the file's first answers.
+  // As look-ups prefer bests. Of those that a launch cannot tell apart the first is taken, and of those that are
+  // equally near the file's first answers.
   static std::vector<ExportedBest> ByPreference(const v1::Kernel& definition, std::vector<ExportedBest> bests) {
-    const auto has_default_inputs = [&definition](const ExportedBest& best) {
-      return best.is_plain() &&
-             std::all_of(definition.dims().begin(), definition.dims().end(), [&](const v1::Dim& dim) {
-               const auto own = best.best.problem().dims().find(dim.name());
-               return !dim.inputs_only() || own == best.best.problem().dims().end() ||
-                      own->second.SerializeAsString() == dim.default_value().SerializeAsString();
-             });
+    const auto rank = [&definition](const ExportedBest& best) {
+      return std::make_tuple(!best.is_plain(), InputsOffDefault(definition, best.dims), -best.best.promoted_at_ms(),
+                             -best.best.revision());
     };
-    std::stable_sort(bests.begin(), bests.end(), [&](const ExportedBest& a, const ExportedBest& b) {
-      if (has_default_inputs(a) != has_default_inputs(b)) return has_default_inputs(a);
-      return a.best.revision() > b.best.revision();
-    });
+    std::stable_sort(bests.begin(), bests.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     return bests;
   }
 

@@ -18,6 +18,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/launch_sequence.h"
+#include "server/definition/lookup_rules.h"
 #include "server/definition/value_proto.h"
 #include "server/expression/expression.h"
 #include "server/expression/machine.h"
@@ -26,8 +27,6 @@ namespace tunefarm::cli {
 namespace {
 
 namespace pack = tunefarm::package;
-
-constexpr double kLookupDistanceMaxDefault = 4;
 
 // Records of one section. A run that was added before is not stored again.
 template <typename Record>
@@ -91,8 +90,7 @@ class PackageWriter {
     ASSIGN_OR_RETURN(record.kernel_id, String(kernel.plan->kernel_id()));
     ASSIGN_OR_RETURN(record.program_digest, String(kernel.plan->program_digest()));
     record.language = definition.language() == v1::LANGUAGE_CUDA ? pack::kCuda : pack::kHost;
-    record.lookup_distance_max =
-        definition.has_lookup_distance_max() ? definition.lookup_distance_max() : kLookupDistanceMaxDefault;
+    record.lookup_distance_max = LookupDistanceMax(definition);
     const std::vector<v1::Dim> dims = PackagedDims(definition);
     RETURN_IF_ERROR(CheckCount(dims.size(), pack::kDimsMax, "dims"));
     record.first_dim = static_cast<uint32_t>(dims_.size());
