@@ -14,9 +14,9 @@ constexpr int kArenas = 4;
 // glibc's default, which by itself would grow up to 32 MiB with the blocks that are freed.
 constexpr int kMapBytes = 128 << 10;
 
-int64_t ResidentUnusedBytes() {
+int64_t UnusedBytes() {
   const struct mallinfo2 heap = mallinfo2();
-  return ResidentBytes() - static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+  return AnonymousBytes() - static_cast<int64_t>(heap.uordblks + heap.hblkhd);
 }
 
 }  // namespace
@@ -27,12 +27,16 @@ void LimitHeap() {
 }
 
 bool HeapTrimmer::Poll() {
-  const int64_t unused = ResidentUnusedBytes();
-  // Less than ever: pages were given back some other way.
-  if (!kept_ || unused < *kept_) kept_ = unused;
-  if (unused - *kept_ < kTrimBytes) return false;
+  const int64_t unused = UnusedBytes();
+  if (!least_) after_trim_ = unused;
+  least_ = std::min(least_.value_or(unused), unused);
+  ++polls_after_trim_;
+  if (unused - *least_ < kTrimBytes) return false;
+  if (unused - after_trim_ < kTrimBytes && polls_after_trim_ < kRetryPolls) return false;
   (void)malloc_trim(0);
-  kept_ = ResidentUnusedBytes();
+  after_trim_ = UnusedBytes();
+  least_ = std::min(*least_, after_trim_);
+  polls_after_trim_ = 0;
   return true;
 }
 

@@ -14,16 +14,19 @@ void LimitHeap();
 // Of one thread.
 class HeapTrimmer {
  public:
-  // To be called every second or so. Trims (malloc_trim(3)) once the resident memory that nobody uses has grown by
-  // kTrimBytes since the last time. True if it did. Takes the lock of each arena for as long as that is trimmed,
-  // about 0.1 ms for each MiB.
+  // To be called every second or so. Trims (malloc_trim(3)) once kTrimBytes more lie unused in pages than ever least,
+  // and tries again after kRetryPolls calls where blocks in use kept that many pages. True if it trimmed. Takes the
+  // lock of each arena for as long as that is trimmed, about 0.1 ms for each MiB.
   bool Poll();
 
-  static constexpr int64_t kTrimBytes = int64_t{32} << 20;
+  static constexpr int64_t kTrimBytes = int64_t{8} << 20;
+  static constexpr int kRetryPolls = 30;
 
  private:
-  // Resident and not in use after the last trim: code, stacks, mapped files and what trimming leaves.
-  std::optional<int64_t> kept_;
+  // Bytes of anonymous pages that are not in use: stacks and what trimming leaves.
+  std::optional<int64_t> least_;
+  int64_t after_trim_ = 0;
+  int polls_after_trim_ = 0;
 };
 
 }  // namespace tunefarm

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
+#include <string>
 
 #include "server/base/file.h"
 
@@ -25,13 +27,27 @@ int CountEntries(const char* path) {
   return count;
 }
 
+// In pages; proc(5), statm.
+struct Memory {
+  int64_t size = 0;
+  int64_t resident = 0;
+  int64_t shared = 0;  // resident pages of files and of shared memory
+};
+
+Memory ReadMemory() {
+  const absl::StatusOr<std::string> statm = ReadFile("/proc/self/statm", 4096);
+  Memory memory;
+  if (statm.ok()) std::istringstream(*statm) >> memory.size >> memory.resident >> memory.shared;
+  return memory;
+}
+
 }  // namespace
 
-int64_t ResidentBytes() {
-  const absl::StatusOr<std::string> statm = ReadFile("/proc/self/statm", 4096);
-  if (!statm.ok()) return 0;
-  const size_t space = statm->find(' ');
-  return space == std::string::npos ? 0 : std::atoll(statm->c_str() + space) * sysconf(_SC_PAGESIZE);
+int64_t ResidentBytes() { return ReadMemory().resident * sysconf(_SC_PAGESIZE); }
+
+int64_t AnonymousBytes() {
+  const Memory memory = ReadMemory();
+  return (memory.resident - memory.shared) * sysconf(_SC_PAGESIZE);
 }
 
 int CountChildren() {

@@ -7,6 +7,8 @@
 namespace tunefarm {
 
 int64_t ResidentBytes();
+// Resident and of no file: heaps and stacks.
+int64_t AnonymousBytes();
 int OpenFiles();
 // Direct children: the workers' stubs.
 int CountChildren();

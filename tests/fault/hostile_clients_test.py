@@ -93,7 +93,7 @@ class HostileClients(unittest.TestCase):
             self.assertGreater(sum(counts.get("RESOURCE_EXHAUSTED", 0) for counts in watching), 0, watching)
             self.assertGreater(sum(counts.get("OPEN", 0) for counts in watching), 100, watching)
             peak = memory(farm.process.pid, "VmHWM")
-            print(f"peak {peak >> 20} MiB, now {memory(farm.process.pid, 'VmRSS') >> 20} MiB")
+            print(f"before {before >> 20} MiB, peak {peak >> 20} MiB, now {memory(farm.process.pid, 'VmRSS') >> 20} MiB")
             self.assertLess(peak, PEAK_BYTES_MAX)
             wait_until(lambda: memory(farm.process.pid, "VmRSS") - before < KEPT_BYTES_MAX, "the memory given back")
             log = farm.log.read_text(errors="replace")

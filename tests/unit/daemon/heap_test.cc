@@ -43,5 +43,28 @@ TEST(HeapTrimmer, GivesBackWhatLiesBelowChunksInUse) {
   EXPECT_FALSE(trimmer.Poll()) << "there is nothing more to give back";
 }
 
+// A small block in each page keeps the page; once they are freed too, the page can go, although little became unused.
+TEST(HeapTrimmer, TriesAgainWhereBlocksInUseKeptThePages) {
+  SKIP_WITHOUT_GLIBC_HEAP();
+  constexpr int kBlocks = 10'000;
+  HeapTrimmer trimmer;
+  EXPECT_FALSE(trimmer.Poll());
+  const int64_t before = AnonymousBytes();
+  std::vector<std::unique_ptr<std::string>> pins;
+  std::thread([&] {
+    std::vector<std::string> blocks;
+    for (int number = 0; number < kBlocks; ++number) {
+      blocks.emplace_back(3900, 'x');
+      pins.push_back(std::make_unique<std::string>(100, 'p'));
+    }
+  }).join();
+  EXPECT_TRUE(trimmer.Poll());
+  ASSERT_GT(AnonymousBytes() - before, 2 * HeapTrimmer::kTrimBytes) << "the pages were not kept, so nothing is shown";
+  pins.clear();
+  for (int poll = 1; poll < HeapTrimmer::kRetryPolls; ++poll) ASSERT_FALSE(trimmer.Poll()) << poll;
+  EXPECT_TRUE(trimmer.Poll());
+  EXPECT_LT(AnonymousBytes() - before, HeapTrimmer::kTrimBytes);
+}
+
 }  // namespace
 }  // namespace tunefarm
