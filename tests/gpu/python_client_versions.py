@@ -21,8 +21,9 @@ import sys
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # Each is a file of its own process; those of e2e start daemons.
-FILES = ("package_test.py", "connection_test.py", "grouped_gemm_test.py", "tune_script_test.py", "python_worker_test.py",
-         "client_test.py", "broken_connection_test.py", "examples_test.py")
+FILES = ("package_test.py", "connection_test.py", "display_test.py", "progress_test.py", "plot_test.py",
+         "grouped_gemm_test.py", "tune_script_test.py", "python_worker_test.py", "client_test.py",
+         "broken_connection_test.py", "examples_test.py")
 # As unittest -v prints them: "test_name (module.Class.test_name) ... ok", with warnings possibly in between.
 LINE = re.compile(r"^(test_\w+) \(([\w.]+)\).*?\.\.\. (?:.*\n)*?.*?(ok|FAIL|ERROR|skipped '.*'|expected failure)$", re.MULTILINE)
 
@@ -37,7 +38,7 @@ def version(module):
 
 def print_versions(options):
     print(f"python {platform.python_version()} ({sys.executable})")
-    for module in ("grpc", "google.protobuf", "numpy", "pandas", "tqdm"):
+    for module in ("grpc", "google.protobuf", "numpy", "pandas", "tqdm", "matplotlib"):
         print(f"{module} {version(module)}")
     if "none" in (version("grpc"), version("google.protobuf")):
         sys.exit(f"{sys.executable} needs grpcio and protobuf")

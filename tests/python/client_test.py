@@ -2,9 +2,11 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -105,6 +107,14 @@ class Jobs(WithDaemon):
     def test_a_grid_of_problems(self):
         job = self.client.submit("noop_host", dims={"N": [8, 16]}, max_trials=2, **QUICK)
         ended = self.client.wait(job)
+        (listed,) = [other for other in self.client.jobs() if other == dataclasses.replace(ended, studies=())]
+        self.assertIn("N=8 ... and 1 more</td>", listed._repr_html_())
+        with mock.patch("tunefarm._optional.needed"), mock.patch.dict(sys.modules, {"tunefarm._figure": mock.Mock()}) as modules:
+            figure = tunefarm.plot(job.number, server=self.client.address)
+            drawn = modules["tunefarm._figure"].drawn
+        self.assertIs(figure, drawn.return_value)
+        (title, studies), _ = drawn.call_args
+        self.assertEqual((title, [study.title for study in studies]), (job.name, [study.problem.key for study in ended.studies]))
         self.assertEqual([study.problem.dims["N"] for study in ended.studies], [8, 16])
         self.assertEqual({trial.study for trial in self.client.results(job, study=2)}, {job.name + "/studies/2"})
 
@@ -254,13 +264,18 @@ class Rest(WithDaemon):
         self.assertEqual(edited.program_digest, own.program_digest)
         self.assertEqual(self.client.best_batch(folder, {"N": [77]}).matches, (tunefarm.Match.STALE_SOURCE,))
         self.assertEqual(self.client.bests(folder), [])
-        # A stored definition is deleted, and its bests stay.
+        # A stored definition is deleted; its bests and the results of its jobs stay.
+        job = self.client.tune(folder, dims={"N": 78}, max_trials=2, **quick())
         stored = self.client.create_kernel(folder)
+        self.assertEqual(job.kernel, stored.name)
         self.assertEqual(self.client.kernel("noop_host"), stored)
         self.client.delete_kernel(stored.name)
         with self.assertRaises(tunefarm.NotFoundError):
             self.client.kernel(stored.name)
         self.assertEqual(self.client.best("noop_host", N=77).match, tunefarm.Match.EXACT)
+        results = self.client.results(job)
+        self.assertEqual(list(results.to_dataframe()["X"]), [trial.config["X"] for trial in results])
+        self.assertEqual(pickle.loads(pickle.dumps(results)).to_list(), results.to_list())
 
     def test_devices(self):
         (host,) = self.client.devices()
@@ -298,6 +313,8 @@ class Rest(WithDaemon):
     def test_a_closed_client(self):
         with tunefarm.Client(self.client.address) as client:
             client.info()
+            self.assertEqual(repr(client), f"<Client of {client.address}>")
+        self.assertEqual(repr(client), f"<Client of {client.address} closed>")
         for call in (client.info, lambda: client.cancel(1), lambda: list(client.watch(1)), lambda: client.wait(1),
                      lambda: client.tune("noop_host", progress=False), client.jobs, lambda: client.best_batch("x", {"N": [1]})):
             with self.assertRaisesRegex(tunefarm.AbortedError, "closed"), contextlib.redirect_stderr(io.StringIO()):

@@ -1,13 +1,18 @@
 """What values look like in an interpreter and in a notebook, and that they can be pickled. Needs no daemon."""
 
 import dataclasses
+import pathlib
 import pickle
+import subprocess
+import sys
+import tempfile
 import typing
 import unittest
+from unittest import mock
 
 import tunefarm
 from tunefarm import _display, model
-from tunefarm.results import Results
+from tunefarm.results import Listing, Results
 
 
 def sample(kind, depth=0):
@@ -31,8 +36,8 @@ VALUES = [getattr(tunefarm, name) for name in tunefarm.__all__
           if isinstance(getattr(tunefarm, name), type) and dataclasses.is_dataclass(getattr(tunefarm, name))]
 
 
-def result(trials):
-    return Results(lambda token: (trials, ""), lambda: ["N"], "jobs/7")
+def result(trials, next_page=""):
+    return Results(lambda token: (trials, next_page), lambda: ["N"], "jobs/7")
 
 
 class Display(unittest.TestCase):
@@ -41,26 +46,82 @@ class Display(unittest.TestCase):
         self.values = [dataclasses.replace(value, name="jobs/7") if isinstance(value, model.Job) else value
                        for value in map(sample, VALUES)]
 
+    def value(self, kind):
+        (found,) = [value for value in self.values if type(value) is kind]
+        return found
+
     def test_representations_are_one_short_line(self):
         self.assertGreater(len(self.values), 15)
-        for value in self.values:
-            if type(value) in (model.Parameter, model.Dim, model.ResourceUse, model.ServerInfo):
-                continue  # Few plain fields, all shown.
+        many = dataclasses.replace(self.value(model.Parameter), values=tuple(range(100_000)))
+        for value in [*self.values, many]:
             text = repr(value)
             self.assertLess(len(text), 700, text)
             self.assertTrue(text.startswith("<" + type(value).__name__), text)
             self.assertTrue(text.isprintable(), text)
+        self.assertIn("100000 values", repr(many))
 
     def test_html_is_escaped(self):
         values = [value for value in self.values if hasattr(value, "_repr_html_")]
-        self.assertEqual({type(value).__name__ for value in values}, {"Answer", "BestConfig", "Job", "Kernel"})
-        for value in [*values, result([sample(model.Trial)] * 30)]:
+        self.assertEqual({type(value).__name__ for value in values},
+                         {"Answer", "BestConfig", "Device", "Job", "Kernel", "Study", "Trial"})
+        lists = [Listing([value]) for value in values if not isinstance(value, model.Answer)]
+        for value in [*values, *lists, result([sample(model.Trial)] * 2)]:
             text = value._repr_html_()
             self.assertIn("<table>", text)
             self.assertNotIn("<b>", text)
             self.assertNotIn("\x1b", text)
-        self.assertEqual(result([sample(model.Trial)] * 30)._repr_html_().count("<tr>"), 21)
+            self.assertLess(len(text), 10_000)
+
+    def test_tables_and_lists_are_bounded(self):
+        trial, study = sample(model.Trial), sample(model.Study)
+        job = dataclasses.replace(self.value(model.Job), studies=(study,) * 256)
+        best = dataclasses.replace(self.value(model.BestConfig), config={f"P{at}": at for at in range(95)})
+        for value, left in ((result([trial] * 51), "1 more"), (result([trial] * 70, "2"), "at least 20 more"),
+                            (result([trial] * 10, "2"), "at least 1 more"), (Listing([trial] * 1000), "950 more"),
+                            (job, "206 more"), (best, "50 more")):
+            text = value._repr_html_()
+            self.assertLessEqual(text.count("<tr>"), 51)
+            self.assertIn(f"<p>... and {left}</p>", text)
+        self.assertEqual(Listing([trial] * 1000)._repr_html_().count("<tr>"), 51)
+        self.assertNotIn("more", result([trial] * 50)._repr_html_())
+        self.assertEqual(Listing([])._repr_html_().count("<tr>"), 1)
+        many = repr(Listing([trial] * 1000))
+        self.assertEqual(many.count("<Trial"), 50)
+        self.assertTrue(many.endswith("\n ... and 950 more]"), many)
+        self.assertEqual(repr(Listing([trial, trial])), f"[{trial!r},\n {trial!r}]")
+        self.assertEqual(repr(Listing([])), "[]")
+
+    def test_results_whose_daemon_is_gone(self):
+        def fetch_page(token):
+            raise tunefarm.UnavailableError("no daemon <b>")
+
+        self.assertEqual(Results(fetch_page, list, "jobs/7")._repr_html_(), "<p>&lt;Results of jobs/7&gt;: no daemon &lt;b&gt;</p>")
         self.assertEqual(repr(result([])), "<Results of jobs/7>")
+
+    def test_a_listing_is_a_list(self):
+        trials = [sample(model.Trial)] * 3
+        listing = result(trials).to_list()
+        self.assertEqual(listing, trials)
+        self.assertIs(listing[0], trials[0])
+        self.assertIsInstance(listing[1:], Listing)
+        self.assertEqual(listing[1:], trials[1:])
+
+    def test_columns_of_a_frame_have_one_type_whatever_was_measured(self):
+        measured = sample(model.Trial)
+        failed = dataclasses.replace(measured, measurement=None, resources=None)
+        for trials in ([], [failed], [measured], [measured, failed]):
+            frame = result(trials).to_dataframe()
+            self.assertEqual(len(frame), len(trials))
+            self.assertEqual([str(frame[name].dtype) for name in ("median_ns", "stdev_ns", "samples", "registers", "spill_bytes")],
+                             ["float64", "float64", "Int64", "Int64", "Int64"])
+        self.assertEqual(list(frame["median_ns"].notna()), [True, False])
+        self.assertEqual(frame["registers"][0], measured.resources.registers)
+
+    def test_without_pandas(self):
+        with mock.patch.dict(sys.modules, pandas=None), self.assertRaises(ImportError) as caught:
+            result([]).to_dataframe()
+        self.assertEqual(str(caught.exception), "to_dataframe needs pandas, which is not installed: pip install pandas; to_csv and "
+                                                "rows do without")
 
     def test_values_results_and_errors_pickle(self):
         for value in self.values:
@@ -70,10 +131,26 @@ class Display(unittest.TestCase):
         self.assertEqual(copy.to_list(), trials)
         self.assertEqual(copy.rows(), result(trials).rows())
         self.assertEqual(pickle.loads(pickle.dumps(copy)).to_list(), trials)
+        self.assertIs(type(pickle.loads(pickle.dumps(Listing(trials)))), Listing)
         for error in (tunefarm.JobFailedError("why", self.values[0]), tunefarm.NotFoundError("no", reason="R", code="C"),
                       tunefarm.JobCancelledError("why", self.values[0])):
             copy = pickle.loads(pickle.dumps(error))
             self.assertEqual((type(copy), str(copy), vars(copy)), (type(error), str(error), vars(error)))
+
+    def test_a_pickle_is_read_without_daemon_and_grpc(self):
+        values = [result([sample(model.Trial)]), Listing(self.values[:3]), *self.values]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "values"
+            path.write_bytes(pickle.dumps(values))
+            code = f"""import pickle, sys
+sys.modules.update(dict.fromkeys(("grpc", "google", "pandas")))
+results, listing, *values = pickle.load(open({str(path)!r}, "rb"))
+print(len(results.to_list()), type(listing).__name__, [repr(value) for value in values] == {list(map(repr, self.values))!r})
+results.to_csv({str(path)!r})
+"""
+            done = subprocess.run([sys.executable, "-c", code], check=True, timeout=600, capture_output=True, text=True)
+            self.assertEqual(done.stdout, "1 Listing True\n")
+            self.assertTrue(path.read_text().startswith("study,problem,ordinal,purpose,outcome,N,"))
 
     def test_texts(self):
         self.assertEqual(_display.duration_text(41234.0), "41.2 µs")

@@ -24,6 +24,7 @@ from tunefarm.model import (Answer, BatchAnswer, BatchConfigs, BestConfig, Devic
                             Problem, Progress, ResourceUse, ServerInfo, Study, StudyState, Trial, TrialPurpose)
 
 if TYPE_CHECKING:
+    from tunefarm._plot import plot
     from tunefarm.client import Client, tune_job
     from tunefarm.client import tune_job as tune
     from tunefarm.results import Results
@@ -36,11 +37,12 @@ __all__ = [
     "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
     "LaunchError", "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem",
     "Progress", "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial",
-    "TrialPurpose", "TunefarmError", "UnavailableError", "tune", "tune_job",
+    "TrialPurpose", "TunefarmError", "UnavailableError", "plot", "tune", "tune_job",
 ]
 
 # What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.
-_LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "Results": "tunefarm.results"}
+_LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "plot": "tunefarm._plot",
+         "Results": "tunefarm.results"}
 
 
 def __getattr__(name: str) -> Any:

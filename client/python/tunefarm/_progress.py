@@ -1,38 +1,137 @@
-"""How a job goes, for people who wait: a bar of tqdm on a terminal or in a notebook, plain lines elsewhere. Private."""
+"""How a job goes, for people who wait: one line that is updated in a notebook and on a terminal, plain lines elsewhere.
+Private."""
 
 from __future__ import annotations
 
+import html
 import sys
+import time
 from typing import Any, Dict, Optional, TextIO
 
-from tunefarm._display import duration_text
+from tunefarm._display import duration_text, notebook
 from tunefarm._visible import visible
 from tunefarm.model import JobEvent, Outcome, Progress, TrialPurpose
 
+_UPDATE_SECONDS = 0.1  # at least, between two updates of a line
 
-def _bar(stream: TextIO) -> Optional[Any]:
-    """A tqdm bar; None where there is no tqdm or nobody to look at it."""
-    in_notebook = "ipykernel" in sys.modules
-    if not in_notebook and not stream.isatty():
-        return None
+
+def _line(progress: Progress, best: str) -> str:
+    """ "[12/40]  30%  best 41.2 µs"."""
+    about = "~" if progress.total_is_estimate else ""
+    share = f" {100 * progress.done // progress.total:3}%" if progress.total else ""
+    return f"[{progress.done}/{about}{progress.total}]{share}  {best}".rstrip()
+
+
+class _Place:
+    """Where progress is shown, and lines that stay."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def show(self, progress: Progress, best: str) -> None:
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing follows."""
+
+
+class _Lines(_Place):
+    """A pipe or a file: a line for each tenth."""
+
+    _last_tenth = -1
+
+    def show(self, progress: Progress, best: str) -> None:
+        tenth = progress.done * 10 // progress.total if progress.total else 0
+        if tenth > self._last_tenth:
+            self._last_tenth = tenth
+            self.say(_line(progress, best))
+
+
+class _Terminal(_Place):
+    """A line that is written over."""
+
+    _text = ""
+
+    def show(self, progress: Progress, best: str) -> None:
+        self._write(_line(progress, best))
+
+    def say(self, text: str) -> None:
+        line = self._text
+        self._write("")
+        print(text, file=self._stream)
+        self._write(line)
+
+    def close(self) -> None:
+        if self._text:
+            print(file=self._stream, flush=True)
+
+    def _write(self, text: str) -> None:
+        print(f"\r{' ' * len(self._text)}\r{text}", end="", file=self._stream, flush=True)
+        self._text = text
+
+
+class _Bar(_Place):
+    """A bar of tqdm on a terminal."""
+
+    def __init__(self, stream: TextIO, tqdm: Any) -> None:
+        super().__init__(stream)
+        self._bar = tqdm(total=0, unit=" configs", file=stream)
+
+    def show(self, progress: Progress, best: str) -> None:
+        self._bar.total = progress.total
+        self._bar.n = progress.done
+        self._bar.set_postfix_str(best, refresh=False)
+        self._bar.refresh()
+
+    def say(self, text: str) -> None:
+        self._bar.write(text, file=self._stream)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class _Cell(_Place):
+    """The output of a notebook's cell: a display that is updated."""
+
+    def __init__(self, stream: TextIO, display: Any) -> None:
+        super().__init__(stream)
+        self._display = display
+        self._handle: Any = None
+
+    def show(self, progress: Progress, best: str) -> None:
+        line = _line(progress, best)
+        bar = f'<progress value="{progress.done}" max="{max(progress.total, 1)}"></progress>'
+        shown = {"text/plain": line, "text/html": f"{bar} {html.escape(line)}"}
+        if self._handle is None:
+            self._handle = self._display.display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
+def _place(stream: TextIO) -> _Place:
+    display = notebook()
+    if display is not None:
+        return _Cell(stream, display)
+    if not stream.isatty():
+        return _Lines(stream)
     try:
-        if in_notebook:
-            from tqdm.auto import tqdm
-            return tqdm(total=0, unit=" configs")
         from tqdm import tqdm
-        return tqdm(total=0, unit=" configs", file=stream)
     except ImportError:
-        return None
+        return _Terminal(stream)
+    return _Bar(stream, tqdm)
 
 
 class ProgressDisplay:
     """Fed with the events of one job by one thread."""
 
     def __init__(self, stream: Optional[TextIO] = None) -> None:
-        self._stream = stream or sys.stderr
-        self._bar = _bar(self._stream)
+        self._place = _place(stream or sys.stderr)
         self._best_ns: Dict[str, float] = {}
-        self._last_tenth = -1
+        self._waiting: Optional[Progress] = None  # came too soon after what is shown
+        self._shown_at = float("-inf")
 
     def __call__(self, event: JobEvent) -> None:
         if event.message:
@@ -42,38 +141,26 @@ class ProgressDisplay:
             best = self._best_ns.get(event.study_name, float("inf"))
             self._best_ns[event.study_name] = min(best, trial.measurement.median_ns)
         # A whole snapshot carries its own counts.
-        self._draw(event.job.progress if event.job else event.progress)
+        self._waiting = event.job.progress if event.job else event.progress
+        if time.monotonic() - self._shown_at >= _UPDATE_SECONDS:
+            self._show()
 
     def _best_text(self) -> str:
         if len(self._best_ns) == 1:
             return "best " + duration_text(next(iter(self._best_ns.values())))
         return f"{len(self._best_ns)} problems have a best" if self._best_ns else ""
 
-    def _draw(self, progress: Progress) -> None:
-        if self._bar is not None:
-            self._bar.total = progress.total
-            self._bar.n = progress.done
-            self._bar.set_postfix_str(self._best_text(), refresh=False)
-            self._bar.refresh()
-            return
-        tenth = progress.done * 10 // progress.total if progress.total else 0
-        if tenth <= self._last_tenth:
-            return
-        self._last_tenth = tenth
-        about = "~" if progress.total_is_estimate else ""
-        share = f" {100 * progress.done // progress.total:3}%" if progress.total else ""
-        print(f"[{progress.done}/{about}{progress.total}]{share}  {self._best_text()}".rstrip(), file=self._stream,
-              flush=True)
+    def _show(self) -> None:
+        if self._waiting is not None:
+            self._place.show(self._waiting, self._best_text())
+            self._waiting = None
+            self._shown_at = time.monotonic()
 
     def say(self, text: str) -> None:
-        """A line for people, not through the bar."""
-        text = visible(text)
-        if self._bar is not None:
-            self._bar.write(text, file=self._stream)
-        else:
-            print(text, file=self._stream, flush=True)
+        """A line for people, beside the progress."""
+        self._place.say(visible(text))
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        """What came last is shown."""
+        self._show()
+        self._place.close()

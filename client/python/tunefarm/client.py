@@ -11,11 +11,12 @@ from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Se
 import grpc
 
 from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
+from tunefarm._display import angle, notebook
 from tunefarm._progress import ProgressDisplay
 from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
-                             JobFailedError, TunefarmError, UnavailableError)
-from tunefarm.results import Page, Results
+                             JobFailedError, NotFoundError, TunefarmError, UnavailableError)
+from tunefarm.results import Listing, Page, Results
 from tunefarm.v1 import (device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
                          kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, server_service_pb2,
                          server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
@@ -71,6 +72,9 @@ class Client:
         self._devices = device_service_pb2_grpc.DeviceServiceStub(channel)
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
+    def __repr__(self) -> str:
+        return angle("Client", "of", self.address, "closed" if self._closed else "")
+
     def close(self) -> None:
         """Ends calls in flight with AbortedError, and so does each that is made afterwards."""
         self._closed = True
@@ -92,14 +96,14 @@ class Client:
     def devices(self, *, timeout: Optional[float] = None) -> List[model.Device]:
         """All devices of the machine, GPUs first."""
         request = device_service_pb2.ListDevicesRequest(page_size=_PAGE_SIZE)
-        return [_wire.device(item) for item in self._pages(self._devices.ListDevices, request, "devices", timeout)]
+        return Listing(map(_wire.device, self._pages(self._devices.ListDevices, request, "devices", timeout)))
 
     # Kernels.
 
     def kernels(self, *, timeout: Optional[float] = None) -> List[model.Kernel]:
         """The stored definitions, newest first."""
         request = kernel_service_pb2.ListKernelsRequest(page_size=_PAGE_SIZE)
-        return [_wire.kernel(item) for item in self._pages(self._kernels.ListKernels, request, "kernels", timeout)]
+        return Listing(map(_wire.kernel, self._pages(self._kernels.ListKernels, request, "kernels", timeout)))
 
     def kernel(self, name: str, *, timeout: Optional[float] = None) -> model.Kernel:
         """One stored definition, by "kernels/{id}" or by display name (the newest). NotFoundError if there is none."""
@@ -171,7 +175,7 @@ class Client:
         """Newest first, without studies; only those in `states`, if any are named."""
         numbers = [_requests.number(state) for state in states]
         request = tuning_service_pb2.ListJobsRequest(page_size=_PAGE_SIZE, states=numbers)
-        return [_wire.job(item) for item in self._pages(self._tuning.ListJobs, request, "jobs", timeout)]
+        return Listing(map(_wire.job, self._pages(self._tuning.ListJobs, request, "jobs", timeout)))
 
     def cancel(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
         """Hands out no more trials. FailedPreconditionError if the job has ended."""
@@ -260,10 +264,10 @@ class Client:
              timeout: Optional[float] = None, **submit: Any) -> model.Job:
         """Submits a job, waits for its end, and returns it; `job.best` is the winner, or None if no config was valid.
 
-        `progress`: a bar (tqdm on a terminal, plain lines elsewhere), nothing, or a function of each event. `submit` is
-        as for submit. Ctrl-C detaches: it says how to come back and goes on as KeyboardInterrupt, and the job continues;
-        a second Ctrl-C cancels the job. `timeout`, the seconds for all of it, cancels it with DeadlineExceededError. When
-        the daemon is lost the job goes on there and the error names it.
+        `progress`: a bar (on a terminal and in a notebook, plain lines elsewhere), nothing, or a function of each event.
+        `submit` is as for submit. Ctrl-C detaches: it says how to come back and goes on as KeyboardInterrupt, and the job
+        continues; a second Ctrl-C cancels the job. `timeout`, the seconds for all of it, cancels it with
+        DeadlineExceededError. When the daemon is lost the job goes on there and the error names it.
         JobFailedError, JobCancelledError.
         """
         deadline = _calls.Deadline(timeout)
@@ -301,7 +305,7 @@ class Client:
         try:
             _say(display, f"Detached; job {number} continues. Follow: client.wait({number}) or tunefarm jobs watch {number}   "
                  f"Stop: client.cancel({number}) or tunefarm jobs cancel {number}")
-            if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            if sys.stderr.isatty() or notebook() is not None:
                 _say(display, f"Ctrl-C again within {_SECOND_CTRL_C_SECONDS:g} s cancels it.")
                 time.sleep(_SECOND_CTRL_C_SECONDS)
         except KeyboardInterrupt:
@@ -334,7 +338,10 @@ class Client:
             return [_wire.trial(item) for item in response.trials], response.next_page_token
 
         def fetch_parameters() -> Sequence[str]:
-            kernel = self.kernel(self.job(job, timeout=timeout).kernel, timeout=timeout)
+            try:
+                kernel = self.kernel(self.job(job, timeout=timeout).kernel, timeout=timeout)
+            except NotFoundError:  # Deleted; its jobs stay.
+                return []
             return [parameter.name for parameter in kernel.parameters]
 
         return Results(fetch_page, fetch_parameters, parent)
@@ -406,7 +413,7 @@ class Client:
         """What is in the catalog: of all kernels, of a name, or of the definition that a path names (see best)."""
         name, digest = self._asked(kernel, timeout)
         request = lookup_service_pb2.ListBestConfigsRequest(kernel=name, program_digest=digest, page_size=_PAGE_SIZE)
-        return [_wire.best_config(item) for item in self._pages(self._lookup.ListBestConfigs, request, "bests", timeout)]
+        return Listing(map(_wire.best_config, self._pages(self._lookup.ListBestConfigs, request, "bests", timeout)))
 
     def _asked(self, kernel: KernelLike, timeout: Optional[float]) -> Tuple[str, str]:
         """The name to ask for, and the program_digest of a path's definition."""

@@ -28,6 +28,7 @@ import weakref
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
 
 from tunefarm import _arrays, _cuda, _launch_abi
+from tunefarm._display import angle
 from tunefarm._launch_abi import check
 from tunefarm.errors import InvalidArgumentError, LaunchError
 
@@ -83,6 +84,9 @@ class Package:
         library, handle = self._library, self._handle
         return tuple(_text(library.tunefarm_package_kernel_name(handle, index))
                      for index in range(library.tunefarm_package_kernel_count(handle)))
+
+    def __repr__(self) -> str:
+        return angle("tunefarm.launch.Package", f"{len(self.kernels)} kernels:", ", ".join(self.kernels))
 
     def kernel(self, name: str, /, *, device: Any = None, **dims: Any) -> "Kernel":
         """Loads all that launches of the kernel may need. `dims` (bool, int, float or str) are those that are compiled
@@ -150,7 +154,8 @@ class Kernel:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"<tunefarm.launch.Kernel {self.name}({', '.join(self._names + self.dims)}) on {_place(self.device)}>"
+        call = f"{self.name}({', '.join(self._names + self.dims)})"
+        return angle("tunefarm.launch.Kernel", call, "on", _place(self.device))
 
     def __call__(self, /, *, stream: Any = None, workspace: Any = None, generation: int = 0, **values: Any) -> None:
         """Enqueues the kernel for arguments and dims by name; on the CPU, runs it.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Tuple, Union
+from typing import Dict, Mapping, Optional, Tuple, Union
 
-from tunefarm._display import angle, config_text, duration_text, table_html
+from tunefarm._display import angle, config_text, duration_text, list_html, record_html, table_html
 
 Value = Union[bool, int, float, str]
 
@@ -131,6 +131,9 @@ class Parameter:
     default: Value
     description: str
 
+    def __repr__(self) -> str:
+        return angle("Parameter", self.name, f"{len(self.values)} values,", f"default {self.default}")
+
 
 @dataclass(frozen=True)
 class Dim:
@@ -139,6 +142,9 @@ class Dim:
     name: str
     default: Optional[Value]
     description: str
+
+    def __repr__(self) -> str:
+        return angle("Dim", self.name, "" if self.default is None else f"default {self.default}")
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,10 @@ class Kernel:
         rows = [(parameter.name, " ".join(map(str, parameter.values)), parameter.default, parameter.description)
                 for parameter in self.parameters]
         return table_html(("parameter", "values", "default", "description"), rows, repr(self))
+
+    def _summary(self) -> Dict[str, object]:
+        return {"kernel": self.display_name, "language": self.language, "parameters": len(self.parameters),
+                "dims": " ".join(dim.name for dim in self.dims), "description": self.description, "name": self.name}
 
 
 @dataclass(frozen=True)
@@ -201,6 +211,10 @@ class ResourceUse:
     blocks_per_sm: int
     binary_bytes: int
 
+    def __repr__(self) -> str:
+        return angle("ResourceUse", f"{self.registers} registers,", f"{self.spill_bytes} bytes spilled,",
+                     f"{self.static_shared_bytes + self.dynamic_shared_bytes} bytes shared")
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -230,8 +244,17 @@ class Trial:
         return self.name.split("/trials/")[0]
 
     def __repr__(self) -> str:
-        time = duration_text(self.measurement.median_ns) if self.measurement else ""
-        return angle("Trial", self.ordinal, self.outcome, time, config_text(self.config), self.message)
+        return angle("Trial", self.ordinal, self.outcome, self._time_text(), config_text(self.config), self.message)
+
+    def _repr_html_(self) -> str:
+        return record_html("trial", {"name": self.name, **self._summary()})
+
+    def _summary(self) -> Dict[str, object]:
+        return {"problem": self.problem_key, "ordinal": self.ordinal, "purpose": self.purpose, "outcome": self.outcome,
+                "time": self._time_text(), "config": config_text(self.config), "message": self.message}
+
+    def _time_text(self) -> str:
+        return duration_text(self.measurement.median_ns) if self.measurement else ""
 
 
 @dataclass(frozen=True)
@@ -244,7 +267,10 @@ class Problem:
     key: str
 
     def __repr__(self) -> str:
-        return angle("Problem", self.key)
+        return angle("Problem", self._text())
+
+    def _text(self) -> str:
+        return self.key or config_text({**self.dims, **self.pinned})  # no key: a job's, as it was submitted
 
 
 @dataclass(frozen=True)
@@ -282,14 +308,21 @@ class BestConfig:
         return self.baseline_ns / self.time_ns if self.time_ns > 0 else 0.0
 
     def __repr__(self) -> str:
-        time = duration_text(self.time_ns) if self.time_ns > 0 else "not measured"
-        return angle("BestConfig", self.kernel_name, self.problem.key, time, config_text(self.config))
+        return angle("BestConfig", self.kernel_name, self.problem.key, self._time_text(), config_text(self.config))
 
     def _repr_html_(self) -> str:
-        speedup = f"{self.speedup:.2f}" if self.speedup > 0 else ""
-        rows = [("kernel", self.kernel_name), ("problem", self.problem.key), ("device", self.device_class_name),
-                ("time", duration_text(self.time_ns) if self.time_ns > 0 else "not measured"), ("speedup", speedup)]
-        return table_html(("best config", ""), rows + list(self.config.items()))
+        # A parameter may be called like a field.
+        return table_html(("best config", ""), [*self._measured().items(), *self.config.items()])
+
+    def _summary(self) -> Dict[str, object]:
+        return {**self._measured(), "config": config_text(self.config)}
+
+    def _measured(self) -> Dict[str, object]:
+        return {"kernel": self.kernel_name, "problem": self.problem.key, "device": self.device_class_name,
+                "time": self._time_text(), "speedup": f"{self.speedup:.2f}" if self.speedup > 0 else ""}
+
+    def _time_text(self) -> str:
+        return duration_text(self.time_ns) if self.time_ns > 0 else "not measured"
 
 
 @dataclass(frozen=True)
@@ -409,8 +442,16 @@ class Study:
     search_ended_because: str
 
     def __repr__(self) -> str:
-        best = f"best {duration_text(self.best.time_ns)}" if self.best and self.best.time_ns > 0 else ""
-        return angle("Study", self.problem.key, "on", self.device_class_name, self.state, best)
+        return angle("Study", self.problem.key, "on", self.device_class_name, self.state, _best_text(self.best))
+
+    def _repr_html_(self) -> str:
+        return record_html("study", self._summary())
+
+    def _summary(self) -> Dict[str, object]:
+        best = self.best._summary() if self.best else {}
+        return {"problem": self.problem.key, "device": self.device_class_name, "state": self.state,
+                "done": f"{self.progress.done} of {self.progress.total}", "best": best.get("time", ""),
+                "speedup": best.get("speedup", ""), "config": best.get("config", "")}
 
 
 @dataclass(frozen=True)
@@ -446,15 +487,17 @@ class Job:
         return self.studies[0].best if self.studies else None
 
     def __repr__(self) -> str:
-        best = f"best {duration_text(self.best.time_ns)}" if self.best and self.best.time_ns > 0 else ""
-        return angle("Job", self.number, self.kernel_name, self.state, best, self.error)
+        return angle("Job", self.number, self.kernel_name, self.state, _best_text(self.best), self.error)
 
     def _repr_html_(self) -> str:
-        rows = [(study.problem.key, study.device_class_name, study.state,
-                 duration_text(study.best.time_ns) if study.best and study.best.time_ns > 0 else "",
-                 f"{study.best.speedup:.2f}" if study.best and study.best.speedup > 0 else "",
-                 config_text(study.best.config) if study.best else "") for study in self.studies]
-        return table_html(("problem", "device", "state", "best", "speedup", "config"), rows, repr(self))
+        return list_html(self.studies, repr(self)) if self.studies else record_html("job", self._summary())
+
+    def _summary(self) -> Dict[str, object]:
+        problem = self.problems[0]._text() if self.problems else ""
+        if len(self.problems) > 1:
+            problem += f" ... and {len(self.problems) - 1} more"
+        return {"job": self.number, "kernel": self.kernel_name, "problem": problem, "state": self.state,
+                "label": self.label, "done": f"{self.progress.done} of {self.progress.total}", "error": self.error}
 
 
 @dataclass(frozen=True)
@@ -522,6 +565,15 @@ class Device:
     def __repr__(self) -> str:
         return angle("Device", self.device_class.display_name, self.uuid, self.state, self.state_reason)
 
+    def _repr_html_(self) -> str:
+        return record_html("device", self._summary())
+
+    def _summary(self) -> Dict[str, object]:
+        memory = f"{self.memory_free_bytes / 2**30:.1f} of {self.memory_bytes / 2**30:.1f} GiB free"
+        return {"device": self.device_class.display_name, "name": self.name, "uuid": self.uuid, "state": self.state,
+                "memory": memory, "driver": self.driver_version, "toolkit": self.toolkit_version,
+                "reason": self.state_reason}
+
 
 @dataclass(frozen=True)
 class ServerInfo:
@@ -536,3 +588,10 @@ class ServerInfo:
     active_jobs: int
     stored_trials: int
     sandbox_level: str
+
+    def __repr__(self) -> str:
+        return angle("ServerInfo", self.version, "pid", self.pid, self.data_directory)
+
+
+def _best_text(best: Optional[BestConfig]) -> str:
+    return f"best {duration_text(best.time_ns)}" if best and best.time_ns > 0 else ""

@@ -1,14 +1,15 @@
-"""The trials of a job, fetched page by page."""
+"""The trials of a job, fetched page by page, and lists of what the daemon knows."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from tunefarm import _files
-from tunefarm._display import angle, config_text, duration_text, table_html
+from tunefarm import _files, _optional
+from tunefarm._display import angle, list_html, list_text, sentence_html
+from tunefarm.errors import TunefarmError
 from tunefarm.model import Trial
 
 if TYPE_CHECKING:
@@ -20,9 +21,25 @@ _TRAILING = ("median_ns", "ci_low_ns", "ci_high_ns", "mean_ns", "stdev_ns", "sam
              "registers", "spill_bytes", "device_uuid", "reused", "stopped_early", "message")
 _MEASURED = ("median_ns", "ci_low_ns", "ci_high_ns", "mean_ns", "stdev_ns", "samples")
 _USED = ("registers", "spill_bytes")
-_HTML_ROWS_MAX = 20
+# What a trial may lack. Their columns have the same type in every frame: times are floats, counts are nullable integers.
+_TYPES = {**dict.fromkeys(_MEASURED, "float64"), **dict.fromkeys(("samples", *_USED), "Int64")}
 
 Page = Tuple[List[Trial], str]
+T = TypeVar("T")
+
+
+class Listing(List[T]):
+    """A list whose representation shows its first values, and which is a table in a notebook."""
+
+    def __repr__(self) -> str:
+        return list_text(self)
+
+    def _repr_html_(self) -> str:
+        return list_html(self)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return Listing(found) if isinstance(index, slice) else found
 
 
 class Results:
@@ -35,22 +52,23 @@ class Results:
                  name: str = "") -> None:
         self._fetch_page = fetch_page
         self._fetch_parameters = fetch_parameters
-        self._name = name
+        self.name = name
+        """ "jobs/{job}" or "jobs/{job}/studies/{study}"."""
 
     def __repr__(self) -> str:
-        return angle("Results", "of" if self._name else "", self._name)
+        return angle("Results", "of" if self.name else "", self.name)
 
     def _repr_html_(self) -> str:
         """The first trials of the first page."""
-        trials, token = self._fetch_page("")
-        rows = [(trial.ordinal, trial.outcome, duration_text(trial.measurement.median_ns) if trial.measurement else "",
-                 config_text(trial.config), trial.message) for trial in trials[:_HTML_ROWS_MAX]]
-        note = f"{repr(self)[1:-1]}: the first {_HTML_ROWS_MAX} trials" if token or len(trials) > len(rows) else ""
-        return table_html(("ordinal", "outcome", "time", "config", "message"), rows, note)
+        try:
+            trials, token = self._fetch_page("")
+        except TunefarmError as error:  # A notebook would show a traceback for a value of an earlier cell.
+            return sentence_html(f"{self!r}: {error}")
+        return list_html(trials, repr(self), is_all=not token)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         """A pickle holds the trials as they are now, and needs no daemon when it is read."""
-        return _fixed, (list(self), list(self._fetch_parameters()), self._name)
+        return _fixed, (list(self), list(self._fetch_parameters()), self.name)
 
     def __iter__(self) -> Iterator[Trial]:
         token = ""
@@ -62,7 +80,7 @@ class Results:
 
     def to_list(self) -> List[Trial]:
         """All trials."""
-        return list(self)
+        return Listing(self)
 
     def rows(self) -> Tuple[List[str], List[Dict[str, Any]]]:
         """Column names and one row for each trial; None where there is no value."""
@@ -77,10 +95,9 @@ class Results:
     def to_dataframe(self) -> "pandas.DataFrame":
         """One row for each trial: study, problem, ordinal, purpose, outcome, a column for each parameter, then times and
         the rest. ImportError without pandas."""
-        import pandas
-
+        pandas = _optional.needed("pandas", "to_dataframe", "to_csv and rows do without")
         columns, rows = self.rows()
-        return pandas.DataFrame(rows, columns=columns)
+        return pandas.DataFrame(rows, columns=columns).astype(_TYPES)
 
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """The columns of to_dataframe, without an index; needs no pandas."""
