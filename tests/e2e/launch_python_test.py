@@ -44,6 +44,7 @@ class LaunchPython(unittest.TestCase):
 
     def test_what_a_package_says(self):
         self.assertEqual(self.package.kernels, ("vector_add_host",))
+        self.assertEqual(repr(self.package), "<tunefarm.launch.Package of vector_add_host>")
         self.assertEqual((self.kernel.name, self.kernel.dims, self.kernel.device), ("vector_add_host", ("N",), -1))
         self.assertEqual(self.kernel.arguments, (("a", "f32", "IN"), ("b", "f32", "IN"), ("c", "f32", "OUT")))
         self.assertEqual(repr(self.kernel), "<tunefarm.launch.Kernel vector_add_host(a, b, c, N) on the CPU>")

@@ -63,9 +63,10 @@ def sentence_html(text: str) -> str:
     return f"<p>{html.escape(text)}</p>"
 
 
-def record_html(title: str, fields: Mapping[str, object]) -> str:
-    """A table of one value: a row for each field."""
-    return table_html((title, ""), list(fields.items()))
+def record_html(title: str, fields: Mapping[str, object], config: Optional[Mapping[str, object]] = None) -> str:
+    """A table of one value: a row for each field, and instead of a field "config" one for each parameter."""
+    rows = [(name, value) for name, value in fields.items() if config is None or name != "config"]
+    return table_html((title, ""), [*rows, *(config or {}).items()])
 
 
 def list_html(values: Sequence[Any], note: str = "", is_all: bool = True) -> str:

@@ -86,7 +86,7 @@ class Package:
                      for index in range(library.tunefarm_package_kernel_count(handle)))
 
     def __repr__(self) -> str:
-        return angle("tunefarm.launch.Package", f"{len(self.kernels)} kernels:", ", ".join(self.kernels))
+        return angle("tunefarm.launch.Package", "of", ", ".join(self.kernels))
 
     def kernel(self, name: str, /, *, device: Any = None, **dims: Any) -> "Kernel":
         """Loads all that launches of the kernel may need. `dims` (bool, int, float or str) are those that are compiled

@@ -247,7 +247,7 @@ class Trial:
         return angle("Trial", self.ordinal, self.outcome, self._time_text(), config_text(self.config), self.message)
 
     def _repr_html_(self) -> str:
-        return record_html("trial", {"name": self.name, **self._summary()})
+        return record_html("trial", {"name": self.name, **self._summary()}, self.config)
 
     def _summary(self) -> Dict[str, object]:
         return {"problem": self.problem_key, "ordinal": self.ordinal, "purpose": self.purpose, "outcome": self.outcome,
@@ -311,15 +311,12 @@ class BestConfig:
         return angle("BestConfig", self.kernel_name, self.problem.key, self._time_text(), config_text(self.config))
 
     def _repr_html_(self) -> str:
-        # A parameter may be called like a field.
-        return table_html(("best config", ""), [*self._measured().items(), *self.config.items()])
+        return record_html("best config", self._summary(), self.config)
 
     def _summary(self) -> Dict[str, object]:
-        return {**self._measured(), "config": config_text(self.config)}
-
-    def _measured(self) -> Dict[str, object]:
         return {"kernel": self.kernel_name, "problem": self.problem.key, "device": self.device_class_name,
-                "time": self._time_text(), "speedup": f"{self.speedup:.2f}" if self.speedup > 0 else ""}
+                "time": self._time_text(), "speedup": f"{self.speedup:.2f}" if self.speedup > 0 else "",
+                "config": config_text(self.config)}
 
     def _time_text(self) -> str:
         return duration_text(self.time_ns) if self.time_ns > 0 else "not measured"
@@ -421,7 +418,10 @@ class Progress:
     eta_ms: int
 
     def __repr__(self) -> str:
-        return angle("Progress", f"{self.done} of {'about ' if self.total_is_estimate else ''}{self.total}")
+        return angle("Progress", self._text())
+
+    def _text(self) -> str:
+        return f"{self.done} of {'about ' if self.total_is_estimate else ''}{self.total}"
 
 
 @dataclass(frozen=True)
@@ -450,8 +450,8 @@ class Study:
     def _summary(self) -> Dict[str, object]:
         best = self.best._summary() if self.best else {}
         return {"problem": self.problem.key, "device": self.device_class_name, "state": self.state,
-                "done": f"{self.progress.done} of {self.progress.total}", "best": best.get("time", ""),
-                "speedup": best.get("speedup", ""), "config": best.get("config", "")}
+                "done": self.progress._text(), "best": best.get("time", ""), "speedup": best.get("speedup", ""),
+                "config": best.get("config", "")}
 
 
 @dataclass(frozen=True)
@@ -497,7 +497,7 @@ class Job:
         if len(self.problems) > 1:
             problem += f" ... and {len(self.problems) - 1} more"
         return {"job": self.number, "kernel": self.kernel_name, "problem": problem, "state": self.state,
-                "label": self.label, "done": f"{self.progress.done} of {self.progress.total}", "error": self.error}
+                "label": self.label, "done": self.progress._text(), "error": self.error}
 
 
 @dataclass(frozen=True)
