@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import sys
 import tempfile
 import types
 import unittest
@@ -115,6 +116,12 @@ class Results(unittest.TestCase):
                              "64,32,32,4,2,True,False,False,False,False,False,False,1.0,0.5,2.0\n")
             KernelResult.to_dataframe(results).to_csv(pathlib.Path(folder) / "p.csv", index=False)
             self.assertEqual(path.read_text(), (pathlib.Path(folder) / "p.csv").read_text())
+
+    def test_a_frame_needs_pandas(self):
+        with mock.patch.dict(sys.modules, pandas=None), self.assertRaises(ImportError) as caught:
+            KernelResult.to_dataframe([result(0.5)])
+        self.assertEqual(str(caught.exception), "to_dataframe needs pandas, which is not installed: pip install pandas; to_csv does "
+                                                "without")
 
     def test_the_file_is_called_results_csv(self):
         self.addCleanup(os.chdir, os.getcwd())

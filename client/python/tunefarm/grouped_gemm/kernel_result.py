@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Union
 
-from tunefarm import _files
+from tunefarm import _files, _optional
 from tunefarm.grouped_gemm.kernel_configs import KernelConfig
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class KernelResult:
     def to_dataframe(results: Sequence["KernelResult"], sort_by: str = "speedup",
                      ascending: bool = False) -> "pandas.DataFrame":
         """The columns of to_dict. ImportError without pandas."""
-        import pandas
-
+        pandas = _optional.needed("pandas", "to_dataframe", "to_csv does without")
         rows = _sorted_rows(results, sort_by, ascending)
         return pandas.DataFrame(rows, columns=_columns(rows))
 
