@@ -10,6 +10,7 @@
 #include "server/definition/canonical_digest.h"
 #include "server/definition/compile_options.h"
 #include "server/definition/field_error.h"
+#include "server/definition/macro_rules.h"
 #include "server/definition/value_proto.h"
 
 namespace tunefarm::definition {
@@ -21,8 +22,6 @@ constexpr int kOptionsMax = 64;
 constexpr int kLookupDistanceMax = 64;
 constexpr size_t kOptionBytesMax = 256;
 constexpr int kConstraintsMax = 128;
-// Of derived texts; what is behind them is found when a config is compiled.
-constexpr int kTextsEvaluatedMax = 1000;
 constexpr int kConditionalTolerancesMax = 32;
 constexpr size_t kSourcePathMax = 256;
 constexpr size_t kSourceNameMax = 255;  // of a file system
@@ -63,7 +62,7 @@ class Checker {
     CheckNames(&draft_);
     draft_.Note(CheckCompileOptions());
     CheckConstraints();
-    if (draft_.errors.empty() && !draft_.is_python()) CheckDerivedTexts();
+    if (draft_.errors.empty() && !draft_.is_python()) CheckDerivedTexts(&draft_);
     CheckArguments(&draft_);
     CheckSteps(&draft_);
     draft_.Note(CheckVerification());
@@ -200,44 +199,6 @@ class Checker {
     if (constraint.reason().size() > kReasonMax) {
       return FieldError(path + ".reason", kLimitExceeded, "the reason has {} bytes; at most {} are allowed",
                         constraint.reason().size(), kReasonMax);
-    }
-    return absl::OkStatus();
-  }
-
-  // The texts of derived values that are macros, for the default problem: of the default config, and of those that
-  // differ from it in one parameter and keep the constraints.
-  void CheckDerivedTexts() {
-    const auto has_default = [](const DimPlan& dim) { return dim.default_value.has_value(); };
-    if (!std::all_of(plan_.dims.begin(), plan_.dims.end(), has_default)) return;
-    int left = kTextsEvaluatedMax;
-    for (const DerivedPlan& derived : plan_.derived) {
-      const auto type = derived.formula.expression.result_type();
-      const bool may_be_text = !type.has_value() || *type == ValueType::kString;
-      if (!derived.compile || !may_be_text || (derived.formula.uses & kUsesDevice) != 0) continue;
-      draft_.Note(CheckDerivedText(derived.formula, &left));
-    }
-  }
-
-  absl::Status CheckDerivedText(const Formula& formula, int* left) const {
-    // What a config lacks has its default. The default config is compiled whether it keeps the constraints or not.
-    const auto check = [&](const Config& config, bool is_default) {
-      const auto value = Evaluate(formula, plan_.Slots(ResolvedProblem(), &config, nullptr, nullptr));
-      if (!value.ok() || !value->is_string()) return absl::OkStatus();
-      const std::string why = WhyNoMacroValue(value->string_value());
-      if (why.empty() || (!is_default && !plan_.KeepsConstraints(ResolvedProblem(), config))) return absl::OkStatus();
-      return FieldError(formula.path, kInvalidField, "{}", why);
-    };
-    RETURN_IF_ERROR(check(Config(), true));
-    for (const int slot : formula.expression.Variables()) {
-      const auto index = static_cast<size_t>(slot);
-      if (index < plan_.parameters_begin() || index >= plan_.device_begin()) continue;
-      const Parameter& parameter = plan_.parameters[index - plan_.parameters_begin()].parameter;
-      for (const Value& value : parameter.values) {
-        if (--*left < 0) return absl::OkStatus();
-        Config config;
-        config.Set(parameter.name, value);
-        RETURN_IF_ERROR(check(config, false));
-      }
     }
     return absl::OkStatus();
   }

@@ -8,6 +8,7 @@
 #include "server/base/status_macros.h"
 #include "server/definition/checker.h"
 #include "server/definition/field_error.h"
+#include "server/definition/macro_rules.h"
 #include "server/definition/plan_impl.h"
 #include "server/definition/value_proto.h"
 

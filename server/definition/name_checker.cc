@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <iterator>
 
 #include "server/base/status_macros.h"
 #include "server/definition/checker.h"
 #include "server/definition/field_error.h"
+#include "server/definition/macro_rules.h"
 #include "server/definition/value_proto.h"
 
 namespace tunefarm::definition {
@@ -22,73 +22,16 @@ constexpr int kDomainMax = 4096;
 constexpr int kDerivedMax = 64;
 constexpr int64_t kDimMaxDefault = int64_t{1} << 40;
 
-// What a macro of such a name would break.
-constexpr std::string_view kWordsOfCxx[] = {"alignas",      "alignof",   "and",           "and_eq",
-                                            "asm",          "auto",      "bitand",        "bitor",
-                                            "bool",         "break",     "case",          "catch",
-                                            "char",         "char16_t",  "char32_t",      "char8_t",
-                                            "class",        "co_await",  "co_return",     "co_yield",
-                                            "compl",        "concept",   "const",         "const_cast",
-                                            "consteval",    "constexpr", "constinit",     "continue",
-                                            "decltype",     "default",   "defined",       "delete",
-                                            "do",           "double",    "dynamic_cast",  "else",
-                                            "enum",         "explicit",  "export",        "extern",
-                                            "false",        "float",     "for",           "friend",
-                                            "goto",         "if",        "inline",        "int",
-                                            "long",         "mutable",   "namespace",     "new",
-                                            "noexcept",     "not",       "not_eq",        "nullptr",
-                                            "operator",     "or",        "or_eq",         "private",
-                                            "protected",    "public",    "register",      "reinterpret_cast",
-                                            "requires",     "return",    "short",         "signed",
-                                            "sizeof",       "static",    "static_assert", "static_cast",
-                                            "struct",       "switch",    "template",      "this",
-                                            "thread_local", "throw",     "true",          "try",
-                                            "typedef",      "typeid",    "typename",      "union",
-                                            "unsigned",     "using",     "virtual",       "void",
-                                            "volatile",     "wchar_t",   "while",         "xor",
-                                            "xor_eq"};
-constexpr std::string_view kLibraryNames[] = {"std",      "NDEBUG",  "NULL",     "EOF",     "assert",   "errno",
-                                              "offsetof", "va_list", "va_start", "va_arg",  "va_end",   "va_copy",
-                                              "INFINITY", "NAN",     "CHAR_BIT", "INT_MIN", "INT_MAX",  "UINT_MAX",
-                                              "SIZE_MAX", "FLT_MAX", "DBL_MAX",  "size_t",  "ptrdiff_t"};
-constexpr std::string_view kCudaNames[] = {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "dim3"};
-
-// What a name already is to the sources, if a macro of that name would break them; empty if it would not.
-std::string_view WhyNoMacro(std::string_view name, bool is_cuda) {
-  const auto is_among = [name](const auto& names) {
-    return std::find(std::begin(names), std::end(names), name) != std::end(names);
-  };
-  if (name.size() >= 2 && name[0] == '_' && (name[1] == '_' || (name[1] >= 'A' && name[1] <= 'Z'))) {
-    return "reserved for the compiler and its libraries";
-  }
-  if (is_among(kWordsOfCxx)) return "a word of C++";
-  if (is_among(kLibraryNames)) return "a name of the C and C++ libraries";
-  if (is_cuda && is_among(kCudaNames)) return "a built-in name of CUDA";
-  return {};
-}
-
 absl::Status CheckDescription(const std::string& path, const std::string& text) {
   if (text.size() <= kNoteMax) return absl::OkStatus();
   return FieldError(path + ".description", kLimitExceeded, "the description has {} bytes; at most {} are allowed",
                     text.size(), kNoteMax);
 }
 
-// Whether a string is baked into a binary, and so must do as a macro's value.
-enum class Baked { kNo, kYes, kUnlessRun };  // kUnlessRun: yes, but bind: RUN would do
-
-absl::Status CheckToken(const std::string& path, std::string_view token, Baked baked) {
-  const bool is_token = IsToken(token);
-  if (is_token && baked == Baked::kNo) return absl::OkStatus();
-  const std::string why = WhyNoMacroValue(token);
-  if (why.empty()) return absl::OkStatus();
-  return FieldError(path, kInvalidField, "{}{}", why,
-                    is_token && baked == Baked::kUnlessRun ? ", or bind: RUN where no source needs it" : "");
-}
-
 absl::StatusOr<Value> ReadValue(const std::string& path, const v1::Value& proto, ValueType type, Baked baked) {
   auto value = FromProto(proto, type);
   if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
-  if (value->is_string()) RETURN_IF_ERROR(CheckToken(path, value->string_value(), baked));
+  if (value->is_string()) RETURN_IF_ERROR(CheckStringValue(path, value->string_value(), baked));
   return value;
 }
 
@@ -145,7 +88,7 @@ absl::StatusOr<std::vector<Value>> ListValues(const std::string& path, const v1:
     values.emplace_back(list.doubles(i));
   }
   for (int i = 0; i < list.strings_size(); ++i) {
-    RETURN_IF_ERROR(CheckToken(fmt::format("{}.strings[{}]", path, i), list.strings(i), baked));
+    RETURN_IF_ERROR(CheckStringValue(fmt::format("{}.strings[{}]", path, i), list.strings(i), baked));
     values.emplace_back(list.strings(i));
   }
   return values;
@@ -282,7 +225,7 @@ class NameChecker {
   }
 
   absl::Status AddMacro(const std::string& path, const std::string& name, const std::vector<Value>& values) {
-    const std::string_view why = draft_.is_python() ? std::string_view() : WhyNoMacro(name, draft_.is_cuda());
+    const std::string_view why = draft_.is_python() ? std::string_view() : WhyNoMacroName(name, draft_.is_cuda());
     if (!why.empty()) {
       return FieldError(path, kInvalidField, "'{}' is {}, so it cannot be a macro; choose another name or BIND_RUN",
                         name, why);

@@ -1,7 +1,5 @@
 #include "server/definition/value_proto.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -101,50 +99,6 @@ v1::ValueType ToProto(ValueType type) {
       return v1::VALUE_TYPE_STRING;
   }
   return v1::VALUE_TYPE_UNSPECIFIED;
-}
-
-bool IsToken(std::string_view text) {
-  return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
-    return IsLetterOrUnderscore(c) || IsDigit(c) || c == '.' || c == '+' || c == '-';
-  });
-}
-
-std::string WhyNoMacroValue(std::string_view token) {
-  if (!IsToken(token)) {
-    return fmt::format("'{}' is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs", token.substr(0, 64));
-  }
-  const auto is_word = [](char c) { return IsLetterOrUnderscore(c) || IsDigit(c); };
-  if (std::all_of(token.begin(), token.end(), is_word)) return {};
-  // A decimal number: sign, digits with at most one point, exponent, suffix.
-  std::string_view rest = token;
-  const auto take = [&rest](std::string_view any_of, size_t most) {
-    const size_t taken = std::min({most, rest.size(), rest.find_first_not_of(any_of)});
-    rest.remove_prefix(taken);
-    return taken;
-  };
-  constexpr std::string_view kDigits = "0123456789";
-  (void)take("+-", 1);
-  size_t digits = take(kDigits, token.size());
-  if (take(".", 1) > 0) digits += take(kDigits, token.size());
-  bool is_number = digits > 0;
-  if (take("eE", 1) > 0) {
-    (void)take("+-", 1);
-    is_number = is_number && take(kDigits, token.size()) > 0;
-  }
-  (void)take("fFlLuU", 3);
-  if (is_number && rest.empty()) return {};
-  std::string word(token);
-  std::replace_if(
-      word.begin(), word.end(), [&](char c) { return !is_word(c); }, '_');
-  return fmt::format("'{}' cannot be the value of a macro, which is a word of [A-Za-z0-9_] or a number; write '{}'",
-                     token, word);
-}
-
-std::string TokenMacro(std::string_view name, std::string_view token) {
-  std::string macro(name);
-  macro += '_';
-  for (const char c : token) macro += IsLetterOrUnderscore(c) || IsDigit(c) ? c : '_';
-  return macro;
 }
 
 bool IsIdentifier(std::string_view text) {

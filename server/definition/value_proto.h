@@ -25,17 +25,6 @@ tunefarm::v1::Value ToProto(const Value& value);
 ValueType FromProto(tunefarm::v1::ValueType type);
 tunefarm::v1::ValueType ToProto(ValueType type);
 
-// Whether the text can be a macro's bare token: [A-Za-z0-9_.+-], 1 to 64 bytes.
-bool IsToken(std::string_view text);
-
-// Why a macro cannot have the text as its value: it is no token, or neither a word of [A-Za-z0-9_] nor a number of C++
-// ("-1", "128.0", "1e-3f"). One sentence; empty if it can.
-std::string WhyNoMacroValue(std::string_view token);
-
-// The macro that is 1 when the string `name` has this value: "NAME_token", with '_' for what cannot be in a macro's
-// name.
-std::string TokenMacro(std::string_view name, std::string_view token);
-
 // [A-Za-z_][A-Za-z0-9_]{0,62}
 bool IsIdentifier(std::string_view text);
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "server/definition/value_proto.h"
+#include "server/definition/macro_rules.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
