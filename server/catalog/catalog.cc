@@ -347,10 +347,10 @@ std::shared_ptr<const BestConfig> Catalog::OfOtherClass(const Snapshot& snapshot
 // it since.
 std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                          const CatalogQuery& query, Acceptance* acceptance) {
+  const Config defaults = InputDefaults(query.plan->kernel());
   const auto rank = [&](const CatalogEntry* entry) {
-    return std::make_tuple(entry->program_digest != query.program_digest(),
-                           InputsOffDefault(query.plan->kernel(), entry->dims), -entry->best->promoted_at_ms(),
-                           -entry->best->revision());
+    return std::make_tuple(entry->program_digest != query.program_digest(), InputsOffDefault(defaults, entry->dims),
+                           -entry->best->promoted_at_ms(), -entry->best->revision());
   };
   std::sort(entries->begin(), entries->end(), [&](const auto* a, const auto* b) { return rank(a) < rank(b); });
   if (entries->size() > kAskedMax) entries->resize(kAskedMax);

@@ -1,5 +1,7 @@
 #include "server/definition/lookup_rules.h"
 
+#include <algorithm>
+
 #include "server/definition/value_proto.h"
 
 namespace tunefarm {
@@ -13,15 +15,20 @@ double LookupDistanceMax(const v1::Kernel& kernel) {
   return kernel.has_lookup_distance_max() ? kernel.lookup_distance_max() : kDistanceMax;
 }
 
-int InputsOffDefault(const v1::Kernel& kernel, const Config& dims) {
-  int count = 0;
+Config InputDefaults(const v1::Kernel& kernel) {
+  Config defaults;
   for (const v1::Dim& dim : kernel.dims()) {
-    if (!dim.inputs_only()) continue;
-    const Value* const value = dims.Find(dim.name());
-    const auto usual = definition::FromProto(dim.default_value());
-    if (value != nullptr && usual.ok() && !(*value == *usual)) ++count;
+    const auto value = definition::FromProto(dim.default_value());
+    if (dim.inputs_only() && value.ok()) defaults.Set(dim.name(), *value);
   }
-  return count;
+  return defaults;
+}
+
+int InputsOffDefault(const Config& defaults, const Config& dims) {
+  return static_cast<int>(std::count_if(defaults.begin(), defaults.end(), [&dims](const auto& usual) {
+    const Value* const value = dims.Find(usual.first);
+    return value != nullptr && !(*value == usual.second);
+  }));
 }
 
 }  // namespace tunefarm

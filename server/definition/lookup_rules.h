@@ -11,8 +11,11 @@ namespace tunefarm {
 // The greatest distance at which one problem answers for another: lookup_distance_max, or four doublings.
 double LookupDistanceMax(const tunefarm::v1::Kernel& kernel);
 
-// How many dims with inputs_only are away from their defaults: of bests that answer equally well, the one with the
-// fewest is chosen, then the newest.
-int InputsOffDefault(const tunefarm::v1::Kernel& kernel, const Config& dims);
+// The dims with inputs_only, with their defaults.
+Config InputDefaults(const tunefarm::v1::Kernel& kernel);
+
+// How many of `dims` are away from their defaults, which are those of InputDefaults: of bests that answer equally well,
+// the one with the fewest is chosen, then the newest.
+int InputsOffDefault(const Config& defaults, const Config& dims);
 
 }  // namespace tunefarm

@@ -8,6 +8,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/lookup_rules.h"
 #include "server/definition/value_proto.h"
 
 namespace tunefarm::interchange {
@@ -83,15 +84,10 @@ void LeaveOutInputs(std::vector<ExportedBest>* bests) {
     ExportedBest& exported = (*bests)[i];
     if (exported.inputs == nullptr) continue;
     Config rest;
-    int off_default = 0;
     for (const auto& [name, value] : exported.dims) {
-      const Value* const usual = exported.inputs->Find(name);
-      if (usual == nullptr) {
-        rest.Set(name, value);
-      } else if (!(*usual == value)) {
-        ++off_default;
-      }
+      if (exported.inputs->Find(name) == nullptr) rest.Set(name, value);
     }
+    const int off_default = InputsOffDefault(*exported.inputs, exported.dims);
     exported.dims = std::move(rest);
     if (!exported.is_plain()) continue;
     const Rank rank(exported.match == v1::MATCH_STALE_SOURCE, off_default, -exported.best.promoted_at_ms(),

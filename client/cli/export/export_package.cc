@@ -80,8 +80,8 @@ class Packager {
   // As look-ups prefer bests. Of those that a launch cannot tell apart the first is taken, and of those that are
   // equally near the file's first answers.
   static std::vector<ExportedBest> ByPreference(const v1::Kernel& definition, std::vector<ExportedBest> bests) {
-    const auto rank = [&definition](const ExportedBest& best) {
-      return std::make_tuple(!best.is_plain(), InputsOffDefault(definition, best.dims), -best.best.promoted_at_ms(),
+    const auto rank = [defaults = InputDefaults(definition)](const ExportedBest& best) {
+      return std::make_tuple(!best.is_plain(), InputsOffDefault(defaults, best.dims), -best.best.promoted_at_ms(),
                              -best.best.revision());
     };
     std::stable_sort(bests.begin(), bests.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });

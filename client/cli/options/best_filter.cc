@@ -14,7 +14,7 @@
 #include "client/cli/options/problem_options.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
-#include "server/definition/value_proto.h"
+#include "server/definition/lookup_rules.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -74,11 +74,7 @@ class MatchTeller {
   std::shared_ptr<const Config> InputsOf(const std::string& kernel) {
     const auto [at, is_new] = inputs_.emplace(kernel, nullptr);
     if (!is_new) return at->second;
-    Config inputs;
-    for (const v1::Dim& dim : DefinitionOf(kernel).dims()) {
-      const auto usual = definition::FromProto(dim.default_value());
-      if (dim.inputs_only() && usual.ok()) inputs.Set(dim.name(), *usual);
-    }
+    Config inputs = InputDefaults(DefinitionOf(kernel));
     if (!inputs.empty()) at->second = std::make_shared<const Config>(std::move(inputs));
     return at->second;
   }

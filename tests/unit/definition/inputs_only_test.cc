@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/definition/launch_digest.h"
+#include "server/definition/lookup_rules.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
@@ -223,6 +224,19 @@ TEST(InputsOnlyTest, AModuleOfPythonGetsThem) {
   )pb");
   ASSERT_TRUE(plan.ok()) << Message(plan.status());
   EXPECT_TRUE(KernelPlan::Compile((*plan)->kernel()).ok());
+}
+
+// Of bests that answer equally well, the one of the usual inputs is chosen.
+TEST(InputsOnlyTest, DimsOffTheirDefaultsAreCounted) {
+  const auto plan = CompileText(DrawnWith(""));
+  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  const Config defaults = InputDefaults((*plan)->kernel());
+  EXPECT_EQ(defaults.ToText(), "draw=even,first=1");
+  EXPECT_EQ(InputsOffDefault(defaults, Problem(**plan, "even", 1).dims), 0);
+  EXPECT_EQ(InputsOffDefault(defaults, Problem(**plan, "skew", 1).dims), 1);
+  EXPECT_EQ(InputsOffDefault(defaults, Problem(**plan, "skew", 7).dims), 2);
+  // Stored under a definition that had no such dim yet.
+  EXPECT_EQ(InputsOffDefault(defaults, {{"first", Value(2)}}), 1);
 }
 
 }  // namespace
