@@ -22,8 +22,9 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # Each is a file of its own process; those of e2e start daemons.
 FILES = ("package_test.py", "connection_test.py", "display_test.py", "progress_test.py", "plot_test.py",
-         "grouped_gemm_test.py", "tune_script_test.py", "python_worker_test.py", "client_test.py",
-         "broken_connection_test.py", "examples_test.py")
+         "grouped_gemm_test.py", "tune_script_test.py", "python_worker_caches_test.py", "python_worker_frames_test.py",
+         "python_worker_judgement_test.py", "python_worker_process_test.py", "python_worker_remove_tree_test.py",
+         "python_worker_times_test.py", "client_test.py", "broken_connection_test.py", "examples_test.py")
 # As unittest -v prints them: "test_name (module.Class.test_name) ... ok", with warnings possibly in between.
 LINE = re.compile(r"^(test_\w+) \(([\w.]+)\).*?\.\.\. (?:.*\n)*?.*?(ok|FAIL|ERROR|skipped '.*'|expected failure)$", re.MULTILINE)
 
