@@ -5,29 +5,11 @@ import os
 import unittest
 
 from farm import Farm
+from tunefarm import _launch_abi as abi
 
 SEARCH = ("--policy", "fast", "--strategy", "random", "--max-trials", "4")
 MADE_AND_CHECKSUM_END = 40  # bytes of the header that differ from export to export
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("message", ctypes.c_char * 1016)]
-
-
-class Plan(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("generation", ctypes.c_uint64), ("workspace_bytes", ctypes.c_uint64),
-                ("needs_prepare", ctypes.c_int32), ("match", ctypes.c_int), ("distance", ctypes.c_double),
-                ("median_ns", ctypes.c_double), ("config", ctypes.c_char_p)]
-
-
-class Launch(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("stream", ctypes.c_void_p), ("dims", ctypes.POINTER(ctypes.c_int64)),
-                ("dim_count", ctypes.c_size_t), ("arguments", ctypes.POINTER(ctypes.c_void_p)),
-                ("argument_count", ctypes.c_size_t), ("argument_bytes", ctypes.POINTER(ctypes.c_uint64)),
-                ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_uint64), ("generation", ctypes.c_uint64)]
-
-
-EXACT, NEAREST = 0, 1
+EXACT, NEAREST = abi.MATCHES.index("EXACT"), abi.MATCHES.index("NEAREST")
 WORKSPACE_ALIGNMENT = 256
 
 
@@ -35,46 +17,41 @@ class Kernel:
     """A kernel of a package, through the C interface."""
 
     def __init__(self, file, name):
-        self.library = ctypes.CDLL(os.environ["TUNEFARM_LAUNCH_LIBRARY"])
-        self.library.tunefarm_kernel_dim_name.restype = ctypes.c_char_p
-        self.library.tunefarm_kernel_dim_count.restype = ctypes.c_size_t
-        self.library.tunefarm_kernel_argument_count.restype = ctypes.c_size_t
-        self.error = Error(size=ctypes.sizeof(Error))
+        self.library, self.error = abi.library(), abi.sized(abi.Error)
         self.package, self.kernel = ctypes.c_void_p(), ctypes.c_void_p()
-        self.check(self.library.tunefarm_package_open(os.fsencode(file), ctypes.byref(self.package),
-                                                      ctypes.byref(self.error)))
-        self.check(self.library.tunefarm_kernel_load(self.package, name.encode(), None, ctypes.c_size_t(0), None,
-                                                     ctypes.byref(self.kernel), ctypes.byref(self.error)))
+        self.check(self.library.tunefarm_package_open(os.fsencode(file), ctypes.byref(self.package), self.error))
+        self.check(self.library.tunefarm_kernel_load(self.package, name.encode(), None, 0, None,
+                                                     ctypes.byref(self.kernel), self.error))
 
     def close(self):
         self.library.tunefarm_kernel_close(self.kernel)
         self.library.tunefarm_package_close(self.package)
 
     def check(self, status):
-        if status != 0:
-            raise AssertionError(f"{status}: {self.error.message.decode()}")
+        abi.check(status, self.error)
 
     def dim_names(self):
         count = self.library.tunefarm_kernel_dim_count(self.kernel)
-        return [self.library.tunefarm_kernel_dim_name(self.kernel, ctypes.c_size_t(i)).decode() for i in range(count)]
+        return [self.library.tunefarm_kernel_dim_name(self.kernel, i).decode() for i in range(count)]
 
     def plan(self, *dims):
-        plan = Plan(size=ctypes.sizeof(Plan))
-        self.check(self.library.tunefarm_kernel_plan(self.kernel, (ctypes.c_int64 * len(dims))(*dims),
-                                                     ctypes.c_size_t(len(dims)), ctypes.byref(plan),
-                                                     ctypes.byref(self.error)))
+        plan = abi.sized(abi.Plan)
+        self.check(self.library.tunefarm_kernel_plan(self.kernel, (ctypes.c_int64 * len(dims))(*dims), len(dims), plan,
+                                                     self.error))
         return plan
 
     def launch(self, dims, arguments):
         plan = self.plan(*dims)
         room = ctypes.create_string_buffer(plan.workspace_bytes + WORKSPACE_ALIGNMENT)
         workspace = -(-ctypes.addressof(room) // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
-        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        sizes = (ctypes.c_uint64 * len(arguments))(*map(ctypes.sizeof, arguments))
-        launch = Launch(size=ctypes.sizeof(Launch), dims=(ctypes.c_int64 * len(dims))(*dims), dim_count=len(dims),
-                        arguments=pointers, argument_count=len(arguments), argument_bytes=sizes, workspace=workspace,
-                        workspace_bytes=plan.workspace_bytes, generation=plan.generation)
-        self.check(self.library.tunefarm_kernel_launch(self.kernel, ctypes.byref(launch), ctypes.byref(self.error)))
+        launch = abi.sized(abi.Launch)
+        launch.dims, launch.dim_count = (ctypes.c_int64 * len(dims))(*dims), len(dims)
+        launch.arguments = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        launch.argument_count = len(arguments)
+        launch.argument_bytes = (ctypes.c_uint64 * len(arguments))(*map(ctypes.sizeof, arguments))
+        launch.workspace, launch.workspace_bytes = workspace, plan.workspace_bytes
+        launch.generation = plan.generation
+        self.check(self.library.tunefarm_kernel_launch(self.kernel, launch, self.error))
         return plan
 
 
