@@ -58,9 +58,13 @@ tunefarm_status Package::Open(const char* path, std::shared_ptr<const Package>* 
 
 tunefarm_status Package::Copy(const void* bytes, size_t size, std::shared_ptr<const Package>* package,
                               tunefarm_error* error) {
-  if (size < sizeof(Header) || size > kFileBytesMax) {
+  if (size < sizeof(Header)) {
     return Fail(error, TUNEFARM_BAD_PACKAGE, "%zu bytes are no package that can be read: it has %u bytes at least.",
                 size, static_cast<unsigned>(sizeof(Header)));
+  }
+  if (size > kFileBytesMax) {
+    return Fail(error, TUNEFARM_BAD_PACKAGE, "%zu bytes are no package that can be read: it has %llu bytes at most.",
+                size, static_cast<unsigned long long>(kFileBytesMax));
   }
   // Mapped, so that sections are aligned as in a file.
   void* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

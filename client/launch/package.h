@@ -53,7 +53,7 @@ class Package {
   friend class PackageCheck;
   Package(const void* data, size_t size) : data_(static_cast<const std::byte*>(data)), size_(size) {}
 
-  // Of a record that 'All' may be asked for after the sections are checked.
+  // The records of a section, which PackageCheck has found to lie within the file.
   template <typename Record>
   std::span<const Record> All(const package::Section& section) const {
     return {reinterpret_cast<const Record*>(data_ + section.offset), section.count};

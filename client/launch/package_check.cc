@@ -18,8 +18,12 @@ using expression::Cell;
 
 namespace {
 
+// Of texts that ought to be equal. Those of files that tunefarm writes are the same record.
+constexpr uint64_t kComparedBytesMax = 256 << 20;
+
 // The driver and the loader of programs read as far as an image says that it is: it must not say more than there is.
-bool IsWholeElf(std::span<const std::byte> bytes) {
+// Adds the headers of sections and segments that were looked at to *headers.
+bool IsWholeElf(std::span<const std::byte> bytes, uint64_t* headers) {
   Elf64_Ehdr header;
   if (bytes.size() < sizeof(header)) return false;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -27,6 +31,7 @@ bool IsWholeElf(std::span<const std::byte> bytes) {
   const auto lies_within = [&](uint64_t offset, uint64_t size) {
     return offset <= bytes.size() && size <= bytes.size() - offset;
   };
+  *headers += uint64_t{header.e_shnum} + header.e_phnum;
   if (header.e_shnum > 0) {
     if (header.e_shentsize != sizeof(Elf64_Shdr)) return false;
     if (!lies_within(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) return false;
@@ -95,7 +100,9 @@ tunefarm_status PackageCheck::Check() {
     choices += kernel.choices;
     if (choices > header.choices.count) return Damaged("kernels share choices");
     for (const ChoiceRecord& choice : package_.choices().subspan(kernel.first_choice, kernel.choices)) {
-      if (!ChoiceIsGood(kernel, choice)) {
+      const bool is_good = ChoiceIsGood(kernel, choice);
+      if (references_ > kReferencesMax) return Damaged("its configs have too many buffers, steps and arguments");
+      if (!is_good) {
         return Fail(error_, TUNEFARM_BAD_PACKAGE,
                     "%s is no package that can be read: a config of %s contradicts itself; export it again.", name_,
                     package_.String(kernel.name));
@@ -198,12 +205,15 @@ bool PackageCheck::FormulasAreGood() {
 }
 
 bool PackageCheck::BinariesAreGood() const {
+  // Binaries may share bytes, but not so that checking them takes forever. A header takes 56 bytes at least.
+  const uint64_t headers_max = package_.header_.data.count / 4 + 65'536;
+  uint64_t headers = 0;
   for (const BinaryRecord& binary : package_.binaries()) {
     if (binary.kind != kCubin && binary.kind != kSharedObject) return false;
     if (!IsString(binary.digest) || !IsString(binary.toolchain) || binary.is_specific > 1) return false;
     const uint64_t bytes = package_.header_.data.count;
     if (binary.offset % 64 != 0 || binary.offset > bytes || binary.bytes > bytes - binary.offset) return false;
-    if (!IsWholeElf(package_.Bytes(binary))) return false;
+    if (!IsWholeElf(package_.Bytes(binary), &headers) || headers > headers_max) return false;
   }
   return true;
 }
@@ -211,6 +221,7 @@ bool PackageCheck::BinariesAreGood() const {
 bool PackageCheck::DimIsGood(const DimRecord& dim) const {
   if (!IsString(dim.name) || dim.kind > kString || (dim.bind != kBaked && dim.bind != kRun)) return false;
   if (dim.rule < kExact || dim.rule > kProduct || dim.min > dim.max) return false;
+  if (dim.values > kDimValuesMax || dim.bounds > kDimValuesMax) return false;
   const Section& values = package_.header_.values;
   if (!IsRange(values, dim.first_value, dim.values) || !IsRange(values, dim.first_bound, dim.bounds)) return false;
   for (uint32_t i = 0; i < dim.values; ++i) {
@@ -239,7 +250,13 @@ bool PackageCheck::KernelIsGood(const KernelRecord& kernel) const {
   return true;
 }
 
-bool PackageCheck::ChoiceIsGood(const KernelRecord& kernel, const ChoiceRecord& choice) const {
+bool PackageCheck::IsSameText(uint32_t a, uint32_t b) {
+  if (a == b) return true;
+  compared_bytes_ += package_.All<StringRecord>(package_.header_.strings)[a].bytes;
+  return compared_bytes_ <= kComparedBytesMax && std::strcmp(package_.String(a), package_.String(b)) == 0;
+}
+
+bool PackageCheck::ChoiceIsGood(const KernelRecord& kernel, const ChoiceRecord& choice) {
   const Header& header = package_.header_;
   if (choice.kind != kTuned && choice.kind != kDefault) return false;
   if (choice.device_class >= header.classes.count || !IsTime(choice.median_ns)) return false;
@@ -274,7 +291,7 @@ bool PackageCheck::ChoiceIsGood(const KernelRecord& kernel, const ChoiceRecord& 
     if (is_scratch) continue;
     if (!is_in_first) return false;
     const BufferRecord& like = package_.buffers()[first.first_buffer + i];
-    if (std::strcmp(package_.String(buffer.name), package_.String(like.name)) != 0) return false;
+    if (!IsSameText(buffer.name, like.name)) return false;
     // The type may be that of a baked dim; the loader looks at those that are loaded together.
     if (buffer.access != like.access) return false;
     if ((buffer.symbol == kNone) != (like.symbol == kNone)) return false;
@@ -286,13 +303,16 @@ bool PackageCheck::ChoiceIsGood(const KernelRecord& kernel, const ChoiceRecord& 
   if (uint64_t{choice.prepares} + choice.steps > kStepsMax) return false;
   if (!IsRange(header.steps, choice.first_prepare, choice.prepares)) return false;
   if (!IsRange(header.steps, choice.first_step, choice.steps)) return false;
+  if (choice.constraints > kConstraintsMax) return false;
+  references_ += choice.buffers + choice.constraints;
   for (const StepRecord& step : package_.steps().subspan(choice.first_prepare, choice.prepares)) {
     if (!StepIsGood(kernel, choice, step)) return false;
+    references_ += 1 + step.arguments;
   }
   for (const StepRecord& step : package_.steps().subspan(choice.first_step, choice.steps)) {
     if (!StepIsGood(kernel, choice, step)) return false;
+    references_ += 1 + step.arguments;
   }
-  if (choice.constraints > kConstraintsMax) return false;
   for (uint32_t i = 0; i < choice.constraints; ++i) {
     if (choice.first_constraint > kNone - choice.constraints) return false;
     if (!IsFormula(kernel, choice.first_constraint + i)) return false;

@@ -26,13 +26,15 @@ class PackageCheck {
   bool BinariesAreGood() const;
   bool DimIsGood(const package::DimRecord& dim) const;
   bool KernelIsGood(const package::KernelRecord& kernel) const;
-  bool ChoiceIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice) const;
+  bool ChoiceIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice);
   bool BufferIsGood(const package::KernelRecord& kernel, const package::BufferRecord& buffer) const;
+  // Also false where comparing texts has taken too long.
+  bool IsSameText(uint32_t a, uint32_t b);
   bool StepIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice,
                   const package::StepRecord& step) const;
   bool TensorMapIsGood(const package::KernelRecord& kernel, const package::ChoiceRecord& choice,
                        const package::TensorMapRecord& map) const;
-  // Of this kernel's slots.
+  // Whether there is such a formula and it reads no slots but the kernel's.
   bool IsFormula(const package::KernelRecord& kernel, uint32_t formula) const;
   bool IsString(uint32_t string) const { return string < package_.header_.strings.count; }
   // `count` records from `first` on, of those of the section.
@@ -44,6 +46,8 @@ class PackageCheck {
   const char* const name_;
   tunefarm_error* const error_;
   std::vector<uint32_t> slots_;  // of each formula
+  uint64_t references_ = 0;      // of the choices that were checked; see kReferencesMax
+  uint64_t compared_bytes_ = 0;  // of texts
 };
 
 }  // namespace tunefarm::launch

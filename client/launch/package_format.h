@@ -52,6 +52,10 @@ inline constexpr uint32_t kInstructionsMax = 8192;  // of one formula
 inline constexpr uint32_t kParametersMax = 256;     // of one choice
 inline constexpr uint32_t kConstraintsMax = 1024;   // of one choice
 inline constexpr uint32_t kChoicesMax = 64 << 10;   // of all kernels
+inline constexpr uint32_t kDimValuesMax = 64;       // of one dim; as many bounds
+// Buffers, steps, arguments and constraints of all choices; those that choices share count for each of them. What a
+// small file may describe is bounded so, and with it the time that readers take.
+inline constexpr uint32_t kReferencesMax = 16 << 20;
 
 struct Section {
   uint64_t offset;

@@ -73,6 +73,8 @@ class PackageWriter {
   }
 
   absl::StatusOr<std::string> Finish(int64_t made_at_ms) const {
+    RETURN_IF_ERROR(CheckPackageCount(choices_.size(), pack::kChoicesMax, "configs"));
+    RETURN_IF_ERROR(CheckPackageCount(References(), pack::kReferencesMax, "buffers, steps and arguments"));
     pack::Header header = {};
     std::memcpy(header.magic, pack::kMagic, sizeof(pack::kMagic));
     header.version = pack::kVersion;
@@ -109,6 +111,18 @@ class PackageWriter {
   }
 
  private:
+  // As kReferencesMax counts them.
+  size_t References() const {
+    const auto& steps = tables_.steps.records();
+    size_t count = 0;
+    for (const pack::ChoiceRecord& choice : choices_) {
+      count += choice.buffers + choice.constraints;
+      for (uint32_t i = 0; i < choice.prepares; ++i) count += 1 + steps[choice.first_prepare + i].arguments;
+      for (uint32_t i = 0; i < choice.steps; ++i) count += 1 + steps[choice.first_step + i].arguments;
+    }
+    return count;
+  }
+
   // The kernel's dims that a launch or a look-up may name.
   static std::vector<v1::Dim> PackagedDims(const v1::Kernel& definition) {
     std::vector<v1::Dim> dims;
@@ -131,6 +145,7 @@ class PackageWriter {
       ASSIGN_OR_RETURN(Value value, definition::FromProto(proto));
       values.push_back(std::move(value));
     }
+    RETURN_IF_ERROR(CheckPackageCount(values.size(), pack::kDimValuesMax, "values of a dim"));
     record.values = static_cast<uint32_t>(values.size());
     ASSIGN_OR_RETURN(record.first_value, tables_.AddValues(values));
     record.default_value = pack::kNone;
@@ -139,6 +154,7 @@ class PackageWriter {
       ASSIGN_OR_RETURN(record.default_value, tables_.AddValues({value}));
     }
     const std::vector<Value> bounds(dim.bucket_bounds().begin(), dim.bucket_bounds().end());
+    RETURN_IF_ERROR(CheckPackageCount(bounds.size(), pack::kDimValuesMax, "bounds of a dim"));
     record.bounds = static_cast<uint32_t>(bounds.size());
     ASSIGN_OR_RETURN(record.first_bound, tables_.AddValues(bounds));
     dims_.push_back(record);
@@ -164,6 +180,7 @@ class PackageWriter {
       ASSIGN_OR_RETURN(pair.value, tables_.AddValues({value}));
       pairs.push_back(pair);
     }
+    RETURN_IF_ERROR(CheckPackageCount(pairs.size(), pack::kParametersMax, "parameters"));
     record.first_parameter = tables_.pairs.Add(pairs);
     record.parameters = static_cast<uint32_t>(pairs.size());
     ASSIGN_OR_RETURN(record.binary, Binary(plan, choice));

@@ -39,6 +39,8 @@ class SequenceEncoder {
     choice->prepares = static_cast<uint32_t>(sequence_.prepare_size());
     ASSIGN_OR_RETURN(choice->first_step, Steps(sequence_.launches()));
     choice->steps = static_cast<uint32_t>(sequence_.launches_size());
+    RETURN_IF_ERROR(
+        CheckPackageCount(static_cast<size_t>(sequence_.constraints_size()), package::kConstraintsMax, "constraints"));
     std::vector<FormulaCode> constraints;
     for (const std::string& text : sequence_.constraints()) {
       ASSIGN_OR_RETURN(FormulaCode constraint, Compiled(text));

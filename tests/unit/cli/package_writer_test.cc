@@ -159,6 +159,12 @@ TEST_F(PackageWriterTest, WhatIsBeyondTheLimitsIsRefused) {
   const auto written = WritePackage({{plan_, {choice}}}, 1);
   EXPECT_TRUE(absl::IsInvalidArgument(written.status()));
   EXPECT_THAT(Message(written.status()), HasSubstr("65 buffers are too many"));
+  PackagedChoice many = Choice(4, 'a');
+  for (int i = 0; i <= 256; ++i) many.config.Set("P" + std::to_string(i), Value(i));
+  EXPECT_THAT(Message(WritePackage({{plan_, {many}}}, 1).status()), HasSubstr("parameters are too many"));
+  PackagedChoice strict = Choice(4, 'a');
+  while (strict.sequence.constraints_size() <= 1024) strict.sequence.add_constraints("N > 0");
+  EXPECT_THAT(Message(WritePackage({{plan_, {strict}}}, 1).status()), HasSubstr("1025 constraints are too many"));
   PackagedChoice wrong = Choice(4, 'a');
   wrong.sequence.mutable_launches(0)->mutable_kernel()->mutable_arguments(0)->set_buffer("absent");
   EXPECT_THAT(Message(WritePackage({{plan_, {wrong}}}, 1).status()), HasSubstr("'absent', which is no buffer"));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
@@ -147,6 +148,11 @@ TEST(PackageTest, RecordsThatContradictEachOtherAreRefused) {
       {"kernel", [](auto* b) { b->dims[0].rule = 6; }},
       {"kernel", [](auto* b) { b->dims[0].min = 2 << 20; }},
       {"kernel", [](auto* b) { b->dims[1].kind = package::kInt; }},
+      {"kernel",
+       [](auto* b) {
+         b->dims[0].first_value = b->AddValues(std::vector<Value>(65, Value(1)));
+         b->dims[0].values = 65;
+       }},
       {"config of affine", [](auto* b) { b->choices[1].device_class = 1; }},
       {"config of affine", [](auto* b) { b->choices[1].first_dim_value = package::kNone; }},
       {"config of affine", [](auto* b) { b->choices[1].binary = 1; }},
@@ -168,6 +174,61 @@ TEST(PackageTest, RecordsThatContradictEachOtherAreRefused) {
     change(&builder);
     ExpectRefused(builder, why);
   }
+}
+
+// Records may be shared, which must not let a small file take long to check.
+TEST(PackageTest, WhatASmallFileDescribesIsBounded) {
+  PackageBuilder many_steps = Sample();
+  package::StepRecord step = many_steps.steps[0];
+  step.first_argument = static_cast<uint32_t>(many_steps.arguments.size());
+  step.arguments = package::kArgumentsMax;
+  many_steps.arguments.resize(many_steps.arguments.size() + package::kArgumentsMax, {package::kBufferArgument, 0, 0});
+  many_steps.steps.assign(package::kStepsMax, step);
+  package::ChoiceRecord choice = many_steps.choices[0];
+  choice.steps = package::kStepsMax;
+  // 3,125 of each: 4 buffers, 48 steps of 64 arguments, a constraint.
+  const auto with_choices = [&](uint32_t count) {
+    many_steps.choices.assign(count, choice);
+    many_steps.kernels[0].choices = count;
+    return many_steps;
+  };
+  EXPECT_EQ(Open(with_choices(100).Finish()).first, TUNEFARM_OK);
+  ExpectRefused(with_choices(package::kReferencesMax / 3125 + 1), "too many buffers, steps and arguments");
+}
+
+TEST(PackageTest, TextsThatTakeLongToCompareAreRefused) {
+  PackageBuilder builder = Sample();
+  builder.buffers[0].name = builder.String(std::string(package::kStringBytesMax, 'x'));
+  // The same text as another record.
+  builder.strings.push_back(builder.strings[builder.buffers[0].name]);
+  const auto first = static_cast<uint32_t>(builder.buffers.size());
+  for (int i = 0; i < 4; ++i) builder.buffers.push_back(package::BufferRecord(builder.buffers[i]));
+  builder.buffers[first].name = static_cast<uint32_t>(builder.strings.size()) - 1;
+  package::ChoiceRecord alike = builder.choices[0];
+  alike.first_buffer = first;
+  const auto with_choices = [&](uint32_t count) {
+    builder.choices.resize(1);
+    builder.choices.resize(count, alike);
+    builder.kernels[0].choices = count;
+    return builder;
+  };
+  EXPECT_EQ(Open(with_choices(100).Finish()).first, TUNEFARM_OK);
+  ExpectRefused(with_choices(5000), "config of affine");
+}
+
+TEST(PackageTest, BinariesThatTakeLongToCheckAreRefused) {
+  constexpr uint16_t kSections = 1000;
+  constexpr size_t kTable = 64;
+  std::string image = package::NoBinary() + std::string(kSections * 64, '\0');
+  std::memcpy(image.data() + 0x28, &kTable, sizeof(kTable));  // e_shoff
+  const uint16_t entry[] = {64, kSections};                   // e_shentsize, e_shnum
+  std::memcpy(image.data() + 0x3a, entry, sizeof(entry));
+  PackageBuilder builder = package::SamplePackage(image, "a CPU");
+  const package::BinaryRecord binary = builder.binaries[0];
+  builder.binaries.assign(10, binary);
+  EXPECT_EQ(Open(builder.Finish()).first, TUNEFARM_OK);
+  builder.binaries.assign(200, binary);
+  ExpectRefused(builder, "binary");
 }
 
 // A cubin in the place of a shared object, and a formula of more slots than the kernel has.
