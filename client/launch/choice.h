@@ -6,8 +6,8 @@
 //   default     the definition's default config, of this class first
 // A choice whose constraints fail for the dims is passed over. Of equals the one that the file names first answers.
 //
-// Dims that are baked into binaries are equal in all choices of a table: a binary for another value computes something
-// else, however near the value is.
+// Dims that are compiled into binaries are equal in all choices of a table: a binary for another value computes
+// something else, however near the value is.
 //
 // Threads: built by one; const use from any. Choose allocates nothing.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace tunefarm::launch {
 
-// A dim that launches give, or that was fixed at load, and by which choices may differ.
+// A dim by which choices of a table may differ: given with each launch, or fixed when the kernel was loaded.
 struct LookupDim {
   uint32_t rule = package::kExact;
   std::vector<int64_t> bounds;  // of kBucket
@@ -35,7 +35,7 @@ class ChoiceTable {
   // `dims` in the order of their names, in which distances are added.
   ChoiceTable(std::vector<LookupDim> dims, double farthest) : dims_(std::move(dims)), farthest_(farthest) {}
 
-  // In the order of the file. `values`: one for each dim.
+  // To be called in the order of the file. `values`: those that the choice was tuned for, one for each dim.
   void Add(size_t choice, bool is_default, bool is_own_class, std::vector<int64_t> values);
 
   struct Found {
@@ -77,7 +77,7 @@ class ChoiceTable {
   };
 
   static tunefarm_match MatchOf(Kind kind);
-  // The first behind *rank; false at the end.
+  // The best that ranks behind *rank, or of all where that is kNothing; false if there is none.
   bool Next(const int64_t* asked, Rank* rank) const;
   // kNothing where the row does not answer.
   Rank RankOf(const int64_t* asked, size_t row) const;

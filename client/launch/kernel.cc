@@ -41,12 +41,15 @@ std::string TextOf(const Cell& cell) {
   return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
 }
 
+// Whether choices may differ by the dim: a launch gives it, unless it was fixed at load.
+bool IsLookedUp(const DimRecord& dim) { return dim.bind == kRun && (dim.kind == kInt || dim.kind == kBool); }
+
 const char* KindName(uint32_t kind) {
   constexpr const char* kNames[] = {"a bool", "an int", "a float", "a string"};
   return kind <= kString ? kNames[kind] : "nothing";
 }
 
-// How many of a text are shown in a sentence.
+// Names that a message lists.
 constexpr size_t kShownMax = 8;
 
 }  // namespace
@@ -110,8 +113,7 @@ tunefarm_status Kernel::FixDims(const tunefarm_dim* dims, size_t dim_count, tune
   for (uint32_t number = 0; number < record_->dims; ++number) {
     if (is_fixed_[number]) continue;
     const DimRecord& record = dim(number);
-    const bool is_number = record.kind == kInt || record.kind == kBool;
-    if (record.bind == kRun && is_number) {
+    if (IsLookedUp(record)) {
       launch_dims_.push_back(number);
       continue;
     }
@@ -123,8 +125,7 @@ tunefarm_status Kernel::FixDims(const tunefarm_dim* dims, size_t dim_count, tune
     is_fixed_[number] = true;
   }
   for (uint32_t number = 0; number < record_->dims; ++number) {
-    const DimRecord& record = dim(number);
-    if (record.bind == kRun && (record.kind == kInt || record.kind == kBool)) lookup_dims_.push_back(number);
+    if (IsLookedUp(dim(number))) lookup_dims_.push_back(number);
   }
   std::sort(lookup_dims_.begin(), lookup_dims_.end(), [this](uint32_t a, uint32_t b) {
     return std::strcmp(package_->String(dim(a).name), package_->String(dim(b).name)) < 0;
@@ -158,8 +159,8 @@ tunefarm_status Kernel::FixDim(uint32_t number, const tunefarm_dim& given, tunef
     }
   }
   if (!fits) {
-    return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' of %s is %s.", given.name, name(),
-                KindName(record.kind));
+    return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' of %s takes %s, and was given something else.",
+                given.name, name(), KindName(record.kind));
   }
   bool is_allowed = record.values == 0;
   for (uint32_t i = 0; i < record.values; ++i) {
@@ -199,9 +200,8 @@ bool Kernel::RunsOn(const ChoiceRecord& choice, const DeviceProperties& device) 
 bool Kernel::HasFixedDims(const ChoiceRecord& choice) const {
   for (uint32_t number = 0; number < record_->dims; ++number) {
     const DimRecord& record = dim(number);
-    const bool is_looked_up = record.bind == kRun && (record.kind == kInt || record.kind == kBool);
     // The default config's dims at run time are no problem that it was tuned for.
-    if (is_looked_up || (choice.kind == kDefault && record.bind == kRun)) continue;
+    if (IsLookedUp(record) || (choice.kind == kDefault && record.bind == kRun)) continue;
     if (!IsSame(package_->ValueOf(choice.first_dim_value + number), fixed_[number])) return false;
   }
   return true;
@@ -210,7 +210,7 @@ bool Kernel::HasFixedDims(const ChoiceRecord& choice) const {
 std::string Kernel::FixedText() const {
   std::string text;
   for (uint32_t number = 0; number < record_->dims; ++number) {
-    if (dim(number).bind != kBaked) continue;
+    if (IsLookedUp(dim(number))) continue;
     text += (text.empty() ? "" : ",") + std::string(package_->String(dim(number).name)) + "=" + TextOf(fixed_[number]);
   }
   return text;

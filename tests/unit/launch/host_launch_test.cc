@@ -227,7 +227,7 @@ TEST_F(HostLaunchTest, WrongLoadsAreExplained) {
   EXPECT_STREQ(error_.message, "The kernel affine has no dim 'm'.");
   dim = {"dtype", TUNEFARM_INT, {1}};
   EXPECT_EQ(Load({dim}), TUNEFARM_INVALID_ARGUMENT);
-  EXPECT_STREQ(error_.message, "The dim 'dtype' of affine is a string.");
+  EXPECT_STREQ(error_.message, "The dim 'dtype' of affine takes a string, and was given something else.");
   dim.type = TUNEFARM_STRING;
   dim.value.text = "f64";
   EXPECT_EQ(Load({dim}), TUNEFARM_NOT_FOUND);
