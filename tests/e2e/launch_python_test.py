@@ -98,6 +98,9 @@ class LaunchPython(unittest.TestCase):
                 ({"stream": "0"}, "argument 'stream' .* is a str"),
                 ({"stream": -1}, "argument 'stream'"),
                 ({"generation": self.kernel.plan(N=100)}, "`generation` is .* not a Plan"),
+                ({"generation": 1 << 64}, "`generation` is .* 18446744073709551616 is none"),
+                ({"generation": -1}, "`generation` is .* -1 is none"),
+                ({"stream": True}, "argument 'stream' .* is a bool"),
                 ({"workspace": "x"}, "argument 'workspace' .* is a str")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason) as raised:
                 self.kernel(**dict(good, **change))
@@ -112,6 +115,19 @@ class LaunchPython(unittest.TestCase):
         with self.assertRaises(tunefarm.LaunchError) as raised:
             self.kernel(**dict(good, generation=(1 << 64) - 1))
         self.assertEqual(raised.exception.code, "STALE")
+
+    def test_an_array_that_launches_the_kernel_when_it_is_read(self):
+        outer, inner = vectors(100), vectors(50)
+
+        class Workspace:
+            @property
+            def __array_interface__(own):
+                self.kernel(N=50, **inner)
+                return dict(numpy.zeros(0, "u1").__array_interface__, data=(256, False))
+
+        self.kernel(N=100, workspace=Workspace(), **outer)
+        for given in (outer, inner):
+            numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
 
     def test_loading(self):
         fixed = self.package.kernel("vector_add_host", N=500)

@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy
 
-from tunefarm import InvalidArgumentError, LaunchError, _arrays, _launch_abi, launch
+from tunefarm import InvalidArgumentError, LaunchError, ResourceExhaustedError, _arrays, _launch_abi, launch
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
 HEADERS = SOURCE / "client" / "launch" / "include"
@@ -50,6 +50,15 @@ class Arrays(unittest.TestCase):
         array.flags.writeable = False
         for value in (array, Interface(__array_interface__=array.__array_interface__)):
             self.assertFalse(read(value)[-1])
+
+    def test_numbers_of_numpy_in_an_interface(self):
+        array = numpy.zeros((3, 4), "f4")
+        own = dict(array.__array_interface__, shape=(numpy.int32(3), numpy.int64(4)), data=(numpy.uint64(array.ctypes.data), False))
+        scalars = Interface(data_ptr=lambda: numpy.uint64(array.ctypes.data), numel=lambda: numpy.array(12), dtype=array.dtype,
+                            is_contiguous=lambda: True)
+        for value in (Interface(__array_interface__=own), scalars):
+            view = read(value)
+            self.assertEqual((view[:2], type(view[0]), type(view[1])), ((array.ctypes.data, 12), int, int))
 
     def test_subclasses_are_read_as_what_they_are(self):
         with tempfile.TemporaryFile() as file:
@@ -104,16 +113,19 @@ class Arrays(unittest.TestCase):
 
     def test_what_is_no_array(self):
         masked = dict(numpy.zeros(2).__array_interface__, mask=numpy.zeros(2, bool))
+        negative = dict(numpy.zeros(6).__array_interface__, shape=(-2, -3))
         for value, reason in (([1.0], "is a list, which is no array"), (None, "is a NoneType"), (1.5, "is a float"),
                               (Interface(__array_interface__={"data": b"abc", "shape": (3,), "typestr": "|u1"}), "has no address"),
-                              (Interface(__array_interface__=masked), "has a mask")):
+                              (Interface(__array_interface__=masked), "has a mask"),
+                              (numpy.ma.masked_array(numpy.zeros(2), mask=[0, 1]), "has a mask"),
+                              (Interface(__array_interface__=negative), "has an extent of -2")):
             with self.assertRaisesRegex(_arrays.Unfit, reason):
                 read(value)
 
     def test_streams(self):
         for stream in (0x7f00, Interface(cuda_stream=0x7f00), Interface(ptr=0x7f00), Interface(__cuda_stream__=lambda: (0, 0x7f00))):
             self.assertEqual(_arrays.stream_handle(stream), 0x7f00)
-        for stream in ("0", 1.0, Interface(ptr="0"), object()):
+        for stream in ("0", 1.0, True, Interface(ptr="0"), object()):
             with self.assertRaisesRegex(_arrays.Unfit, "no address"):
                 _arrays.stream_handle(stream)
 
@@ -136,20 +148,23 @@ class Arrays(unittest.TestCase):
 class Dims(unittest.TestCase):
     def test_values_by_their_type(self):
         for value, kind, field in ((True, _launch_abi.BOOL, "number"), (5, _launch_abi.INT, "number"), (numpy.int32(-5), _launch_abi.INT, "number"),
+                                   (numpy.bool_(True), _launch_abi.BOOL, "number"), (numpy.float32(0.5), _launch_abi.FLOAT, "real"),
+                                   (numpy.array(7), _launch_abi.INT, "number"), (numpy.str_("f8"), _launch_abi.STRING, "text"),
                                    (0.5, _launch_abi.FLOAT, "real"), ("bf16", _launch_abi.STRING, "text")):
             dim = launch._dim("E", value)
             self.assertEqual((dim.name, dim.type), (b"E", kind))
             held = getattr(dim.value, field)
             self.assertEqual(held.decode() if field == "text" else held, value)
-        for value in (None, [1], 1 << 63, "a\0b"):
+        for value in (None, [1], numpy.array([1]), 1 << 63, "a\0b", "\ud800"):
             with self.assertRaises(InvalidArgumentError):
                 launch._dim("E", value)
 
     def test_devices(self):
         self.assertEqual(launch._device_number(3), 3)
+        self.assertEqual(launch._device_number(numpy.int64(0)), 0)
         self.assertEqual(launch._device_number(Interface(type="cuda", index=1)), 1)
         self.assertIsNone(launch._device_number(Interface(type="cuda", index=None)))
-        for device in ("cuda:0", -1, 1 << 31, Interface(type="cpu", index=None)):
+        for device in ("cuda:0", -1, 1 << 31, True, Interface(type="cpu", index=None)):
             with self.assertRaisesRegex(InvalidArgumentError, "`device` is"):
                 launch._device_number(device)
 
@@ -168,6 +183,19 @@ class Library(unittest.TestCase):
                     launch.open("x.tfpack")
             self.assertEqual(raised.exception.code, "NO_LIBRARY")
             self.assertNotIn("\n", str(raised.exception))
+
+    def test_what_is_no_path(self):
+        with mock.patch.object(_launch_abi, "_library", object()):
+            for path in (5, None, "\ud800", "a\0b"):
+                with self.assertRaisesRegex(InvalidArgumentError, "the path of a package"):
+                    launch.open(path)
+
+    def test_a_workspace_beyond_all_memory(self):
+        kernel = launch.Kernel.__new__(launch.Kernel)
+        kernel.name, kernel.device = "k", -1
+        for size in (1 << 61, 1 << 64):
+            with self.assertRaisesRegex(ResourceExhaustedError, f"kernel 'k' needs {size} bytes of work space"):
+                kernel._own_workspace(size, _arrays.Other, 0, Interface(workspace=None))
 
     def test_without_a_device_every_address_is_the_cpus(self):
         code = """

@@ -6,6 +6,7 @@ Nothing here imports numpy, torch or CuPy: who hands over such an array has impo
 from __future__ import annotations
 
 import ctypes
+import operator
 import re
 import sys
 from typing import Any, Dict, Optional, Sequence, Tuple, Type
@@ -14,13 +15,13 @@ from tunefarm import _cuda
 
 ON_CPU = -1
 
-# Address, elements, type (see type_name), CUDA device (ON_CPU; None: any), whether it is contiguous in row-major order,
-# whether it may be written.
+# Address, number of elements, type of an element (see type_name), CUDA device (ON_CPU; None: the CPU and all devices may
+# use the address), whether it is contiguous in row-major order, whether it may be written.
 View = Tuple[int, int, Any, Optional[int], bool, bool]
 
 
 class Unfit(ValueError):
-    """Why a value cannot be an argument: a sentence without its subject, "is a list, ..."."""
+    """Why a value cannot be an argument: the predicate of a sentence about it, such as "is a list, ..."."""
 
 
 # ---- Types of elements ----
@@ -82,6 +83,8 @@ def _is_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], item:
 def _product(shape: Sequence[int]) -> int:
     elements = 1
     for extent in shape:
+        if extent < 0:
+            raise Unfit(f"has an extent of {extent}")
         elements *= extent
     return elements
 
@@ -93,9 +96,9 @@ def _read_interface(interface: Dict[str, Any], is_cuda: bool) -> View:
         raise Unfit("has no address in its array interface")
     if interface.get("mask") is not None:
         raise Unfit("has a mask, which a kernel does not read")
-    pointer, is_read_only = data
-    pointer = pointer or 0
-    typestr, shape = interface["typestr"], interface["shape"]
+    # Some libraries give the integers of NumPy, which ctypes does not take.
+    pointer, is_read_only = operator.index(data[0] or 0), data[1]
+    typestr, shape = interface["typestr"], [operator.index(extent) for extent in interface["shape"]]
     device: Optional[int] = ON_CPU
     if is_cuda:
         device = _cuda.device_of(pointer) if pointer else None
@@ -157,8 +160,8 @@ class Other:
     def read(value: Any, stream: Optional[int]) -> View:
         """`stream`: that of the launch; None: the caller gave none. Raises Unfit, and whatever the interfaces raise."""
         if hasattr(value, "data_ptr"):
-            pointer = value.data_ptr()
-            return pointer, value.numel(), value.dtype, _cuda.device_of(pointer), value.is_contiguous(), True
+            pointer, elements = operator.index(value.data_ptr()), operator.index(value.numel())
+            return pointer, elements, value.dtype, _cuda.device_of(pointer), value.is_contiguous(), True
         # First, since it knows most types, the device, and the order of what is enqueued.
         if hasattr(value, "__dlpack__"):
             return _read_dlpack(value, stream)
@@ -188,6 +191,12 @@ class _NumPy(Other):
         flags = value.flags
         return (value.__array_interface__["data"][0], value.size, value.dtype, ON_CPU, flags.c_contiguous,
                 flags.writeable)
+
+
+class _MaskedNumPy(Other):
+    @staticmethod
+    def read(value: Any, stream: Optional[int]) -> View:
+        raise Unfit("has a mask, which a kernel does not read")
 
 
 class _CuPy(Other):
@@ -252,7 +261,8 @@ LIBRARIES: Dict[type, Type[Other]] = {}
 
 def library_of(kind: type) -> Type[Other]:
     """What reads arrays of that type."""
-    known = (("torch", "Tensor", _Torch), ("cupy", "ndarray", _CuPy), ("numpy", "ndarray", _NumPy))
+    known = (("torch", "Tensor", _Torch), ("cupy", "ndarray", _CuPy), ("numpy.ma", "MaskedArray", _MaskedNumPy),
+             ("numpy", "ndarray", _NumPy))
     for module, array, library in known:
         base = getattr(sys.modules.get(module), array, None)
         if base is not None and issubclass(kind, base):
@@ -264,7 +274,7 @@ def library_of(kind: type) -> Type[Other]:
 
 def stream_handle(stream: Any) -> int:
     """A CUstream of an integer or of a stream of PyTorch, CuPy, or any library with __cuda_stream__."""
-    if isinstance(stream, int):
+    if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
     handle = getattr(stream, "cuda_stream", None)
     if handle is None and hasattr(stream, "__cuda_stream__"):

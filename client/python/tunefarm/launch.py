@@ -8,7 +8,9 @@
 
 Arguments and dims are given by name. An argument is anything with `data_ptr()` (PyTorch), `__cuda_array_interface__`
 (CuPy, JAX, Numba), `__array_interface__` (NumPy, for kernels of the CPU) or `__dlpack__`. Its type, its layout
-(row-major without gaps), its length and its device are checked before each launch.
+(row-major without gaps), its length and its device are checked before each launch. A launch waits for what another
+library has enqueued on an array only where the array is read by `__dlpack__` alone; else give the stream on which it
+was enqueued.
 
 Needs libtunefarm-launch.so.1 and nothing else: neither grpcio nor the library of any array. It is found by
 TUNEFARM_LAUNCH_LIBRARY, beside this package, or where the loader looks. A package is code: it runs with the rights of
@@ -30,7 +32,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type,
 from tunefarm import _arrays, _cuda, _launch_abi
 from tunefarm._display import angle
 from tunefarm._launch_abi import check
-from tunefarm.errors import InvalidArgumentError, LaunchError
+from tunefarm.errors import InvalidArgumentError, LaunchError, ResourceExhaustedError
 
 __all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open"]
 
@@ -63,7 +65,10 @@ class Plan(NamedTuple):
 def open(path: "Union[str, os.PathLike[str]]") -> "Package":
     """Maps and checks a package, which must not change while it is used."""
     library, error, handle = _launch_abi.library(), _launch_abi.sized(_launch_abi.Error), ctypes.c_void_p(None)
-    place = os.fsencode(path)
+    try:
+        place = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidArgumentError(f"the path of a package cannot be used: {error}") from None
     if b"\0" in place:
         raise InvalidArgumentError("the path of a package has no zero byte")
     check(library.tunefarm_package_open(place, ctypes.byref(handle), ctypes.byref(error)), error)
@@ -220,23 +225,27 @@ class Kernel:
             raise InvalidArgumentError(f"kernel '{self.name}' needs its arguments prepared for these dims: call "
                                        "prepare(...) once and give the `generation` of the plan that it returns")
         frame = self._frames.frame
+        room: Optional[int] = None
+        room_bytes = 0
+        if workspace is not None:
+            room, room_bytes = self._given_workspace(workspace, handle)
+        elif problem.plan.workspace_bytes:
+            own = self._own_workspace(problem.plan.workspace_bytes, used, handle, frame)
+            room, room_bytes = own.pointer, own.size
+        # From here on no code of others runs, which might launch the kernel in this thread and so fill the frame.
         launch = frame.launch
         frame.dims[:] = problem.dims
         frame.pointers[:] = pointers
         frame.sizes[:] = sizes
         launch.stream = handle
+        launch.workspace, launch.workspace_bytes = room, room_bytes
         try:
             launch.generation = generation
         except TypeError:
             raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
                                        f"{type(generation).__name__}") from None
-        if workspace is not None:
-            launch.workspace, launch.workspace_bytes = self._given_workspace(workspace, handle)
-        elif problem.plan.workspace_bytes:
-            own = self._own_workspace(problem.plan.workspace_bytes, used, handle, frame)
-            launch.workspace, launch.workspace_bytes = own.pointer, own.size
-        else:
-            launch.workspace, launch.workspace_bytes = None, 0
+        if generation and launch.generation != generation:
+            raise InvalidArgumentError(f"`generation` is that of a plan, and {generation} is none")
         if device < 0 or frame.is_current(device):
             status = call(self._handle, frame.launch_reference, frame.error_reference)
         else:
@@ -347,7 +356,11 @@ class Kernel:
         if self.device < 0:
             found = frame.workspace
             if found is None or found.size < size:
-                memory = (ctypes.c_char * (size + _ALIGNMENT))()
+                try:
+                    memory = (ctypes.c_char * (size + _ALIGNMENT))()
+                except (MemoryError, OverflowError):
+                    raise ResourceExhaustedError(f"kernel '{self.name}' needs {size} bytes of work space for these "
+                                                 "dims, and there is not so much memory") from None
                 found = frame.workspace = _Workspace(memory, ctypes.addressof(memory), size, None)
             return found
         key = (stream, threading.get_ident() if stream == _PER_THREAD_STREAM else 0)
@@ -436,7 +449,10 @@ def _text(text: bytes) -> str:
 def _bytes(text: str) -> bytes:
     if "\0" in text:
         raise InvalidArgumentError("a name or value that is given to a kernel has no zero byte")
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"{text!r} has a character that UTF-8 does not have") from None
 
 
 def _place(device: int) -> str:
@@ -454,6 +470,8 @@ def _integer(name: str, value: Any) -> int:
 
 
 def _dim(name: str, value: Any) -> _launch_abi.Dim:
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # a scalar of NumPy or of another library
     if isinstance(value, bool):
         return _launch_abi.Dim(_bytes(name), _launch_abi.BOOL, _launch_abi.Value(number=value))
     if isinstance(value, float):
@@ -468,7 +486,10 @@ def _dim(name: str, value: Any) -> _launch_abi.Dim:
 def _device_number(device: Any) -> Optional[int]:
     if device is None:
         return None
-    number = device if isinstance(device, int) else getattr(device, "index", None)
+    try:
+        number = None if isinstance(device, bool) else operator.index(device)
+    except TypeError:
+        number = getattr(device, "index", None)
     if number is None and getattr(device, "type", None) == "cuda":
         return None  # torch.device("cuda") is the current one
     if not isinstance(number, int) or not 0 <= number < 1 << 31:
