@@ -57,17 +57,18 @@ tunefarm_match ChoiceTable::MatchOf(Kind kind) {
   }
 }
 
-bool ChoiceTable::Next(const int64_t* asked, Rank* rank) const {
-  Rank best;
+size_t ChoiceTable::Best(const int64_t* asked, const Rank& after, size_t most, Rank* ranks) const {
+  size_t count = 0;
   for (size_t row = 0; row < rows_.size(); ++row) {
     const Rank own = RankOf(asked, row);
     if (own.kind == Kind::kNothing) continue;
-    if (rank->kind != Kind::kNothing && !(*rank < own)) continue;
-    if (best.kind == Kind::kNothing || own < best) best = own;
+    if (after.kind != Kind::kNothing && !(after < own)) continue;
+    if (count == most && !(own < ranks[most - 1])) continue;
+    size_t at = count < most ? count++ : most - 1;
+    for (; at > 0 && own < ranks[at - 1]; --at) ranks[at] = ranks[at - 1];
+    ranks[at] = own;
   }
-  if (best.kind == Kind::kNothing) return false;
-  *rank = best;
-  return true;
+  return count;
 }
 
 ChoiceTable::Rank ChoiceTable::RankOf(const int64_t* asked, size_t number) const {

@@ -46,13 +46,19 @@ class ChoiceTable {
   // The best choice that `accepts(choice)`; false if there is none. `asked`: one value for each dim.
   template <typename Accepts>
   bool Choose(const int64_t* asked, const Accepts& accepts, Found* found) const {
-    Rank after;
-    while (Next(asked, &after)) {
-      if (!accepts(rows_[after.row].choice)) continue;
-      *found = {rows_[after.row].choice, MatchOf(after.kind), after.distance};
-      return true;
+    // Almost always the best is accepted; else several are found in one pass, since thousands may be passed over.
+    Rank ranks[kRanksMax], after;
+    for (size_t wanted = 1;; wanted = kRanksMax) {
+      const size_t count = Best(asked, after, wanted, ranks);
+      for (size_t i = 0; i < count; ++i) {
+        const size_t choice = rows_[ranks[i].row].choice;
+        if (!accepts(choice)) continue;
+        *found = {choice, MatchOf(ranks[i].kind), ranks[i].distance};
+        return true;
+      }
+      if (count < wanted) return false;
+      after = ranks[count - 1];
     }
-    return false;
   }
 
   size_t size() const { return rows_.size(); }
@@ -76,9 +82,12 @@ class ChoiceTable {
     std::vector<int64_t> values;
   };
 
+  static constexpr size_t kRanksMax = 32;
+
   static tunefarm_match MatchOf(Kind kind);
-  // The best that ranks behind *rank, or of all where that is kNothing; false if there is none.
-  bool Next(const int64_t* asked, Rank* rank) const;
+  // Writes the best that rank behind `after`, or of all where that is kNothing, in order: at most `most`, which is at
+  // least 1. Returns how many there are.
+  size_t Best(const int64_t* asked, const Rank& after, size_t most, Rank* ranks) const;
   // kNothing where the row does not answer.
   Rank RankOf(const int64_t* asked, size_t row) const;
 

@@ -122,7 +122,7 @@ const char* FaultText(expression::Fault fault) {
     case expression::Fault::kDivisionByZero:
       return "it divides by zero";
     case expression::Fault::kOverflow:
-      return "it leaves 64 bits";
+      return "its result does not fit into 64 bits";
     case expression::Fault::kDomain:
       return "it has no real value";
     case expression::Fault::kNegativeShift:

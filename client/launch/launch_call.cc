@@ -174,8 +174,9 @@ tunefarm_status Call::Bind(const Selection& selection) {
     addresses_[i] = launch_.arguments[i];
     if (addresses_[i] == nullptr || reinterpret_cast<uintptr_t>(addresses_[i]) % element != 0) {
       return Fail(error_, TUNEFARM_INVALID_ARGUMENT,
-                  "%s: the address %p of the argument '%s' is none of elements of %" PRIu64 " bytes.", kernel_.name(),
-                  addresses_[i], package.String(buffer.name), element);
+                  "%s: the address %p of the argument '%s' is NULL or not aligned to its elements of %" PRIu64
+                  " bytes.",
+                  kernel_.name(), addresses_[i], package.String(buffer.name), element);
     }
     if (launch_.argument_bytes == nullptr) continue;
     const uint64_t needed = selection.lengths[i] * element;

@@ -149,6 +149,40 @@ TEST(ChoiceTest, OfEqualsTheFirstAnswersAndWhatIsNotAcceptedIsPassedOver) {
   EXPECT_EQ(choose(129, {}), 4);  // more than a doubling
 }
 
+TEST(ChoiceTest, ChoicesAreAskedForInTheirOrderAndOnce) {
+  constexpr int64_t kRows = 100;  // more than are found in one pass
+  for (const int64_t step : {1, 37}) {
+    ChoiceTable table({{package::kLog, {}}}, 100);
+    std::vector<size_t> by_distance(kRows);
+    for (int64_t i = 0; i < kRows; ++i) {
+      const int64_t octave = (i * step) % 50;  // each twice
+      table.Add(static_cast<size_t>(i), false, true, {int64_t{1} << octave});
+      by_distance[static_cast<size_t>(i)] = static_cast<size_t>(i);
+    }
+    std::stable_sort(by_distance.begin(), by_distance.end(), [&](size_t a, size_t b) {
+      return (static_cast<int64_t>(a) * step) % 50 < (static_cast<int64_t>(b) * step) % 50;
+    });
+    for (const size_t accepted : {size_t{0}, size_t{1}, size_t{31}, size_t{32}, size_t{33}, size_t{99}, size_t{100}}) {
+      std::vector<size_t> asked_for;
+      ChoiceTable::Found found;
+      const int64_t asked = 1;
+      const bool is_found = table.Choose(
+          &asked,
+          [&](size_t choice) {
+            asked_for.push_back(choice);
+            return asked_for.size() == accepted + 1;
+          },
+          &found);
+      ASSERT_EQ(is_found, accepted < by_distance.size());
+      const size_t expected = std::min(accepted + 1, by_distance.size());
+      EXPECT_EQ(asked_for, std::vector<size_t>(by_distance.begin(), by_distance.begin() + expected));
+      if (is_found) {
+        EXPECT_EQ(found.choice, by_distance[accepted]);
+      }
+    }
+  }
+}
+
 // As grouped products: tokens times experts of each token.
 TEST(ChoiceTest, OfProductDimsOnlyTheProductCounts) {
   ChoiceTable table({{package::kExact, {}}, {package::kProduct, {}}, {package::kProduct, {}}}, 2);

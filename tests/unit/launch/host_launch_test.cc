@@ -200,10 +200,10 @@ TEST_F(HostLaunchTest, WrongLaunchesAreExplained) {
   EXPECT_EQ(Refusal(launch), "affine: the argument 'z' has 4092 bytes, but needs 4096 (1024 elements of f32).");
   launch = Sample(1024);
   arguments_[0] = nullptr;
-  EXPECT_THAT(Refusal(launch), HasSubstr("of the argument 'x' is none of elements of 4 bytes"));
+  EXPECT_THAT(Refusal(launch), HasSubstr("of the argument 'x' is NULL or not aligned to its elements of 4 bytes"));
   launch = Sample(1024);
   arguments_[0] = reinterpret_cast<std::byte*>(x_.data()) + 2;
-  EXPECT_THAT(Refusal(launch), HasSubstr("of the argument 'x' is none of elements of 4 bytes"));
+  EXPECT_THAT(Refusal(launch), HasSubstr("of the argument 'x' is NULL or not aligned to its elements of 4 bytes"));
   launch = Sample(1024);
   launch.workspace = nullptr;
   EXPECT_EQ(Refusal(launch),
