@@ -90,6 +90,7 @@ class LaunchPython(unittest.TestCase):
                 ({"c": [0.0] * 100}, "argument 'c' .* is a list, which is no array"),
                 ({"c": None}, "argument 'c' .* is a NoneType"),
                 ({"N": 100.5}, "the dim 'N' is an integer, not a float"),
+                ({"N": 100.0}, "the dim 'N' is an integer, not a float"),  # though 100 has been launched
                 ({"N": [100]}, "the dim 'N' is an integer, not a list"),
                 ({"N": 1 << 63}, "the dim 'N' .* 64 bits"),
                 ({"N": 0}, "N"),

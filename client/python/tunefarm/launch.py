@@ -195,8 +195,9 @@ class Kernel:
         if len(named) != len(dims) + len(values):
             raise self._names_error(named, self._names)
         try:
-            problem = self._problems.get(dims) or self._look_up(dims)
-        except TypeError:  # not hashable
+            # A float would be found where it equals an integer, and is refused everywhere else.
+            problem = self._problems.get(tuple(map(operator.index, dims))) or self._look_up(dims)
+        except TypeError:  # a dim is no integer, which _look_up says by its name
             problem = self._look_up(dims)
         device = self.device
         handle = None if stream is None else self._stream(stream)
@@ -431,7 +432,9 @@ class _Frame:
 
 
 class _Frames(threading.local):
-    def __init__(self, dims: int, arguments: int, is_cuda: bool) -> None:  # runs in each thread that looks
+    """A frame for each thread, made when the thread first uses it."""
+
+    def __init__(self, dims: int, arguments: int, is_cuda: bool) -> None:
         self.frame = _Frame(dims, arguments, is_cuda)
 
 
