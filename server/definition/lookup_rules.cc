@@ -18,8 +18,8 @@ double LookupDistanceMax(const v1::Kernel& kernel) {
 Config InputDefaults(const v1::Kernel& kernel) {
   Config defaults;
   for (const v1::Dim& dim : kernel.dims()) {
-    const auto value = definition::FromProto(dim.default_value());
-    if (dim.inputs_only() && value.ok()) defaults.Set(dim.name(), *value);
+    if (!dim.inputs_only()) continue;
+    if (const auto value = definition::FromProto(dim.default_value()); value.ok()) defaults.Set(dim.name(), *value);
   }
   return defaults;
 }
