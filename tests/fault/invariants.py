@@ -264,7 +264,7 @@ class DatabaseChecker:
         if own[0]["config"] != best["config"] or own[0]["median_ns"] != best["median_ns"]:
             self.fail(f"{name} is not what its trial measured")
         rivals = [trial for trial in final if trial["unit_id"] == own[0]["unit_id"]]
-        if self.is_fastest(own[0], rivals):
+        if self.is_fastest(own[0], rivals) or self.has_beaten(own[0], rivals, self.incumbent(best)):
             return
         earlier = [other for other in studies if other["study_id"] != study["study_id"] and
                    other["problem_key"] == best["problem_key"] and other["class_id"] == best["class_id"] and
@@ -272,17 +272,32 @@ class DatabaseChecker:
         if not earlier:
             self.fail(f"{name} is not the fastest of its final and had not won before")
 
+    def round_times(self, trial):
+        """One time for each round of the final."""
+        rounds = self.rows("SELECT rounds FROM work_unit WHERE unit_id = ?", trial["unit_id"])[0]["rounds"]
+        kept = self.rows("SELECT samples FROM trial_samples WHERE study_id = ? AND ordinal = ?", trial["study_id"],
+                         trial["ordinal"])
+        return round_medians(kept[0]["samples"], rounds) if kept else [trial["median_ns"]]
+
     def is_fastest(self, own, rivals):
         """By the rule of server/jobs/finals.h: no rival has a smaller median unless it is not ahead round by round."""
-        rounds = self.rows("SELECT rounds FROM work_unit WHERE unit_id = ?", own["unit_id"])[0]["rounds"]
-        times = {}
-        for trial in rivals:
-            kept = self.rows("SELECT samples FROM trial_samples WHERE study_id = ? AND ordinal = ?", trial["study_id"],
-                             trial["ordinal"])
-            times[trial["ordinal"]] = round_medians(kept[0]["samples"], rounds) if kept else [trial["median_ns"]]
+        times = self.round_times(own)
         # The estimate from many rounds need not be transitive to the last digit.
-        return all(own["median_ns"] <= trial["median_ns"] or
-                   paired_ratio(times[own["ordinal"]], times[trial["ordinal"]]) <= 1.02 for trial in rivals)
+        return all(own["median_ns"] <= trial["median_ns"] or paired_ratio(times, self.round_times(trial)) <= 1.02
+                   for trial in rivals)
+
+    def incumbent(self, best):
+        """The config that was the best before this one, or None."""
+        found = self.rows("SELECT config FROM best_change WHERE program_digest = ? AND problem_key = ? AND class_id = ? "
+                          "AND revision < ? AND kind != ? ORDER BY revision DESC LIMIT 1", best["program_digest"],
+                          best["problem_key"], best["class_id"], best["revision"], RETIRED)
+        return found[0]["config"] if found else None
+
+    def has_beaten(self, own, rivals, incumbent):
+        """Where there is an incumbent, only finalists that beat it beyond noise are compared: a rival with a smaller
+        median may be too noisy to be one of them."""
+        defender = next((trial for trial in rivals if trial["config"] == incumbent), None)
+        return defender is not None and paired_ratio(self.round_times(own), self.round_times(defender)) < 0.99
 
     def check_poison(self):
         for trial in self.rows("SELECT t.study_id, t.ordinal FROM trial_result t WHERE t.outcome = ? AND NOT EXISTS "
