@@ -46,6 +46,7 @@ def make_wheel(package, directory):
     files = {f"tunefarm/{file.relative_to(package).as_posix()}": file.read_bytes() for file in sorted(package.rglob("*"))
              if file.suffix in (".py", ".pyi", ".typed")}
     files[f"{info}/METADATA"] = _metadata(version).encode("utf-8")
+    files[f"{info}/LICENSE"] = (HERE.parents[1] / "LICENSE").read_bytes()
     files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tunefarm\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     record = []
     for name, content in files.items():

@@ -22,7 +22,7 @@ function(deb_install package)
   install(${ARGN})
 endfunction()
 
-# --- What is generated ---------------------------------------------------------------------------------------------------
+# --- What is generated
 file(READ ${PROJECT_SOURCE_DIR}/LICENSE license)
 string(STRIP "${license}" license)
 string(REPLACE "\n" "\n " license " ${license}")
@@ -70,7 +70,7 @@ add_custom_command(OUTPUT ${info}/METADATA
 file(WRITE ${made}/INSTALLER "debian\n")
 add_custom_target(tunefarm_deb_files ALL DEPENDS ${pages} ${completions} ${made}/tunefarmd.toml ${info}/METADATA)
 
-# --- tunefarm: programs and the service ----------------------------------------------------------------------------------
+# --- tunefarm: programs and the service
 set(libdir ${CMAKE_INSTALL_LIBDIR})
 deb_install(tunefarm TARGETS tunefarm tunefarmd RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 deb_install(tunefarm TARGETS tunefarm-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tunefarm)
@@ -87,7 +87,7 @@ deb_install(tunefarm FILES ${made}/completion.bash DESTINATION share/bash-comple
 deb_install(tunefarm FILES ${made}/completion.zsh DESTINATION share/zsh/vendor-completions RENAME _tunefarm)
 deb_install(tunefarm FILES ${made}/completion.fish DESTINATION share/fish/vendor_completions.d RENAME tunefarm.fish)
 
-# --- Libraries -----------------------------------------------------------------------------------------------------------
+# --- Libraries
 set(dev libtunefarm-client-dev)
 deb_install(libtunefarm-launch1 TARGETS tunefarm_launch LIBRARY DESTINATION ${libdir} NAMELINK_SKIP)
 deb_install(libtunefarm-client0 TARGETS tunefarm_client LIBRARY DESTINATION ${libdir} NAMELINK_SKIP)
@@ -106,7 +106,7 @@ deb_install(${dev} DIRECTORY ${PROJECT_SOURCE_DIR}/client/cpp/examples ${PROJECT
 deb_install(${dev} FILES ${PROJECT_SOURCE_DIR}/client/launch/README.md DESTINATION share/doc/${dev} RENAME launch.md)
 deb_install(${dev} FILES ${PROJECT_SOURCE_DIR}/client/cpp/README.md DESTINATION share/doc/${dev} RENAME client.md)
 
-# --- Python --------------------------------------------------------------------------------------------------------------
+# --- Python
 set(python lib/python3/dist-packages)
 deb_install(python3-tunefarm DIRECTORY ${PROJECT_BINARY_DIR}/python/tunefarm DESTINATION ${python}
   PATTERN __pycache__ EXCLUDE)
@@ -115,7 +115,7 @@ deb_install(python3-tunefarm FILES ${info}/METADATA ${made}/INSTALLER
 deb_install(python3-tunefarm DIRECTORY ${PROJECT_SOURCE_DIR}/client/python/examples DESTINATION share/doc/python3-tunefarm)
 deb_install(python3-tunefarm FILES ${PROJECT_SOURCE_DIR}/client/python/README.md DESTINATION share/doc/python3-tunefarm)
 
-# --- The packages --------------------------------------------------------------------------------------------------------
+# --- The packages
 # deb_package(NAME SECTION section SUMMARY one line DESCRIPTION lines [ARCHITECTURE all] [CONTROL files]
 #             [DEPENDS|RECOMMENDS|SUGGESTS text] [SHLIBDEPS] [SHLIBS])
 #   SHLIBDEPS: it depends on what its programs and libraries are linked with. SHLIBS: others may be linked with its own.

@@ -2,13 +2,14 @@
 # bundle.sh BUILD_DIRECTORY BUNDLE_DIRECTORY
 #
 # Makes a folder that runs on another x86-64 Linux with glibc 2.36 or newer without installing anything: stripped programs,
-# the shared libraries they need ($ORIGIN rpath), kernels. NVRTC and cuBLAS stay out: they are found on the machine.
+# the shared libraries they need ($ORIGIN rpath), kernels, the Python package and its wheel. NVRTC and cuBLAS stay out: they
+# are found on the machine.
 set -euo pipefail
 
 build=$1
 bundle=$2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-size_max_mib=45
+size_max_mib=50
 
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/tunefarm"
@@ -17,6 +18,12 @@ for program in tunefarm tunefarmd tunefarm-worker; do
 done
 cp -r "$root/kernels" "$bundle/share/tunefarm/kernels"
 rm -f "$bundle/share/tunefarm/kernels/CMakeLists.txt"
+mkdir "$bundle/python"
+cp -r "$build/python/tunefarm" "$bundle/python/"
+find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
+cp "$build"/tunefarm-*.whl "$bundle/python/"
+# Launching from Python: looked for beside the package's files.
+cp -L "$build/client/launch/libtunefarm-launch.so.1" "$bundle/python/tunefarm/"
 cp -r "$root/server/daemon/deploy" "$bundle/share/tunefarm/deploy"
 cp "$root/server/daemon/OPERATING.md" "$bundle/share/tunefarm/"
 cp "$root/server/cmake/bundle_readme.md" "$bundle/README.md"
@@ -47,6 +54,7 @@ for program in "$bundle"/bin/*; do
   strip "$program"
   patchelf --set-rpath '$ORIGIN/../lib' "$program"
 done
+strip --strip-unneeded "$bundle/python/tunefarm/libtunefarm-launch.so.1"
 for library in "$bundle"/lib/*; do
   chmod u+w "$library"
   strip --strip-unneeded "$library"

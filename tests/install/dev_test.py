@@ -1,4 +1,5 @@
-"""What ./dev configures, without building anything: cmake, ctest and dpkg-query are scripts that write down their arguments."""
+"""What ./dev configures, without building anything: cmake, cpack, ctest and dpkg-query are scripts that write
+down their arguments."""
 
 import os
 import pathlib
@@ -20,6 +21,9 @@ echo "ctest $*" >> "$CALLS"
 mkdir -p "$2/Testing/Temporary"
 printf 'NOT TESTED: mounts are not permitted here\\n%.0s' 1 2 > "$2/Testing/Temporary/LastTest.log"
 """
+CPACK = """#!/bin/sh
+mkdir -p packages && touch packages/new.deb
+"""
 INSTALLED = """#!/bin/sh
 shift 2
 for package; do echo "$package install ok installed"; done
@@ -34,7 +38,7 @@ class Dev(unittest.TestCase):
         self.calls = self.root / "calls"
         shutil.copy2(SOURCE / "dev", self.root / "dev")
         self.script("client/cli/demo.sh", "#!/bin/sh\n")
-        for name, text in (("cmake", CMAKE), ("ctest", CTEST), ("dpkg-query", INSTALLED)):
+        for name, text in (("cmake", CMAKE), ("cpack", CPACK), ("ctest", CTEST), ("dpkg-query", INSTALLED)):
             self.script(f"bin/{name}", text)
 
     def script(self, name, text):
@@ -76,8 +80,16 @@ class Dev(unittest.TestCase):
     def test_what_the_machine_does_not_permit_is_said_once(self):
         self.assertEqual(self.dev("test")[1].count("not tested: mounts are not permitted here"), 1)
 
+    def test_packages_are_made_anew_and_dropped_results_are_no_errors_there(self):
+        packages = self.root / "build" / "deb" / "packages"
+        packages.mkdir(parents=True)
+        (packages / "old.deb").touch()
+        self.assertEqual(self.dev("deb", TUNEFARM_WERROR="ON")[0], ["OFF"])
+        self.assertEqual([file.name for file in packages.iterdir()], ["new.deb"])
+
     def test_scripts_pass_shellcheck(self):
-        subprocess.run(["shellcheck", SOURCE / "dev", SOURCE / ".ci" / "run", *(SOURCE / "tests" / "install").glob("*.sh")], check=True)
+        subprocess.run(["shellcheck", SOURCE / "dev", SOURCE / ".ci" / "run", *(SOURCE / "tests" / "install").glob("*.sh"),
+                        *(SOURCE / "server" / "cmake" / "debian").glob("*/p*")], check=True)
 
 
 if __name__ == "__main__":

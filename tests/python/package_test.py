@@ -125,6 +125,7 @@ from tunefarm.tune.utils import tune_kernel
                            'Requires-Dist: pandas; extra == "frames"', "License: MIT"):
                 self.assertIn(needed + "\n", metadata)
             self.assertIn("tunefarm/py.typed", names)
+            self.assertIn(f"tunefarm-{tunefarm.__version__}.dist-info/LICENSE", names)
             self.assertIn("tunefarm/v1/kernel_pb2.py", names)
             where = pathlib.Path(folder) / "installed"
             # A wheel of Python alone may be imported as it is; pip checks its lists and digests too.

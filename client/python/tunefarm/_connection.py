@@ -82,7 +82,7 @@ def socket_error(path: str) -> int:
 
 def places_beside(*ways: Tuple[int, str]) -> List[Path]:
     """Paths above this package: in a build tree it lies in build/PRESET/python/tunefarm, installed in
-    PREFIX/lib/python3/dist-packages/tunefarm."""
+    PREFIX/lib/python3/dist-packages/tunefarm, and in a bundle in BUNDLE/python/tunefarm."""
     parents = Path(__file__).resolve().parents
     return [parents[up] / path for up, path in ways if up < len(parents)]
 

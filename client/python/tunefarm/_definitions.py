@@ -61,7 +61,7 @@ def _box() -> Optional[Path]:
     chosen = os.environ.get("TUNEFARM_KERNELS")
     if chosen:
         return Path(chosen)
-    for candidate in places_beside((4, "share/tunefarm/kernels"), (4, "kernels")):
+    for candidate in places_beside((2, "share/tunefarm/kernels"), (4, "share/tunefarm/kernels"), (4, "kernels")):
         if candidate.is_dir():
             return candidate
     return None
