@@ -9,7 +9,7 @@ set -euo pipefail
 build=$1
 bundle=$2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-size_max_mib=50
+size_max_mib=45
 
 rm -rf "$bundle"
 mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/tunefarm"
