@@ -262,8 +262,10 @@ void ControlDaemon::StartAgent() {
       if (device.sentinels_size() > 0) plane_->SetDeviceSentinels(device);
     }
   }
+  agent_data_files_ = std::make_unique<AgentDataFiles>(data_files_.get());
   AgentOptions agent;
   agent.link = &plane_->link();
+  agent.data_files = agent_data_files_.get();
   agent.evaluator = evaluator_.get();
   agent.executor = agent_executor_.get();
   agent.entropy = EntropySource::Real();

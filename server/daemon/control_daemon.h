@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
 #include "server/agent/agent.h"
+#include "server/agent/agent_data_files.h"
 #include "server/api/access_api.h"
 #include "server/api/server_api.h"
 #include "server/base/executor.h"
@@ -88,6 +89,7 @@ class ControlDaemon : public Daemon {
   ConfigCompiler config_compiler_;
   std::unique_ptr<ProcessEvaluator> evaluator_;
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
+  std::unique_ptr<AgentDataFiles> agent_data_files_;
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<TokenBook> tokens_;
   std::unique_ptr<CertificateCheck> certificates_;  // null: clients show none

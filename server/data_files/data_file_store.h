@@ -38,7 +38,7 @@ struct DataFileStoreOptions {
   int64_t free_bytes_min = 0;  // nothing is written that leaves less on the file system
   // The digests that something names, whose files stay. Asked when space is needed, with no lock held. Empty function:
   // nothing names any.
-  std::function<absl::StatusOr<std::unordered_set<std::string>>()> named;
+  std::function<absl::StatusOr<std::unordered_set<std::string>>()> named = nullptr;
   Clock* clock = Clock::Real();
 };
 
