@@ -82,7 +82,7 @@ void PublicCalls::AddKernels(Router* router) {
 
 void PublicCalls::AddDataFiles(Router* router) {
   DataFileApi* const api = services_.data_files;
-  AddCall(router, "tunefarm.v1.DataFileService/GetDataFile", kFast, api, &DataFileApi::GetDataFile);
+  AddCall(router, "tunefarm.v1.DataFileService/GetDataFile", Lane{&slow_, kWaitMax}, api, &DataFileApi::GetDataFile);
   router->Add<v1::UploadDataFileRequest>("tunefarm.v1.DataFileService/UploadDataFile", CallKind::kCall,
                                          Lane{&files_, kWaitMax},
                                          [api](const CallContext& context, const v1::UploadDataFileRequest& request) {
