@@ -148,9 +148,7 @@ absl::Status DataFileStore::TakeStock() {
     if (is_part && now_ms - modified_ms > kUploadKeptMs) {
       old.push_back(std::move(name));
     } else if (is_part) {
-      // The last part may not be whole; without it there is always one to come.
-      const int64_t received = std::max<int64_t>(info.st_size - 1, 0) / kPartBytesMax * kPartBytesMax;
-      uploads_[digest] = {0, received, modified_ms, OwnerOf(fd.get()), false};
+      uploads_[digest] = {0, int64_t{info.st_size}, modified_ms, OwnerOf(fd.get()), false};
       (void)fchmod(fd.get(), 0600);
     } else {
       files_[digest] = {int64_t{info.st_size}, modified_ms, modified_ms, OwnerOf(fd.get()), {}};
@@ -310,15 +308,15 @@ absl::StatusOr<std::optional<DataFileProgress>> DataFileStore::TryClaim(const Da
   if (found == uploads_.end()) return std::make_optional(DataFileProgress{false, 0});
   Upload& upload = found->second;
   if (upload.total == 0) upload.total = part.total_bytes;
-  if (upload.total != part.total_bytes || upload.received >= upload.total) {
+  if (upload.total != part.total_bytes || upload.received > upload.total) {
     (void)unlink(PartOf(part.digest).c_str());
     uploads_.erase(found);
     return std::make_optional(DataFileProgress{false, 0});
   }
   const int64_t end = part.offset + static_cast<int64_t>(part.bytes.size());
-  if (part.offset > upload.received || end <= upload.received) {
-    return std::make_optional(DataFileProgress{false, upload.received});
-  }
+  // All of it may be there, where the process died before it was checked: any part then makes it whole.
+  const bool is_known = end <= upload.received && upload.received < upload.total;
+  if (part.offset > upload.received || is_known) return std::make_optional(DataFileProgress{false, upload.received});
   upload.busy = true;
   return std::optional<DataFileProgress>();
 }
@@ -459,7 +457,8 @@ absl::StatusOr<DataFileProgress> DataFileStore::Append(const DataFilePart& part,
     // Without attributes the owner is forgotten at the next start.
     (void)fsetxattr(fd.get(), kOwnerAttribute, part.owner.data(), part.owner.size(), 0);
   }
-  const std::string_view bytes = part.bytes.substr(static_cast<size_t>(received - part.offset));
+  const auto known = static_cast<size_t>(received - part.offset);
+  const std::string_view bytes = part.bytes.substr(std::min(known, part.bytes.size()));
   const auto size = static_cast<int64_t>(bytes.size());
   ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(options_.path));
   if (static_cast<int64_t>(free) - options_.free_bytes_min < size) {

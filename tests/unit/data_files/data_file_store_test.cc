@@ -223,10 +223,27 @@ TEST_F(DataFileStoreTest, AllIsAsBeforeAfterARestart) {
   clock_.Advance(std::chrono::hours(23));
   const auto store = Open();
   EXPECT_EQ(ContentOf(store.get(), Sha256(whole).Hex()), whole);
-  // The part that came last may have been cut off, and is sent again.
-  EXPECT_EQ(store->Find(digest).received_bytes, int64_t{kPart});
+  EXPECT_EQ(store->Find(digest).received_bytes, 2 * int64_t{kPart});
   ASSERT_TRUE(Upload(store.get(), begun).ok());
   EXPECT_EQ(ContentOf(store.get(), digest), begun);
+}
+
+TEST_F(DataFileStoreTest, WhatWasNotCheckedBeforeARestartIsCheckedAfterIt) {
+  const std::string content = Content(2 * kPart, 'a');
+  const std::string digest = Sha256(content).Hex();
+  ASSERT_TRUE(MakeDirectories(options_.path, 0700).ok());
+  for (const bool is_good : {true, false}) {
+    std::string written = content;
+    written.back() = is_good ? written.back() : '?';
+    ASSERT_TRUE(WriteFileAtomically(options_.path + "/" + digest + ".part", written, 0400).ok());
+    const auto store = Open();
+    EXPECT_EQ(store->Find(digest).received_bytes, 2 * int64_t{kPart});
+    EXPECT_FALSE(store->Find(digest).is_whole);
+    const auto last = WritePart(store.get(), content, kPart);
+    EXPECT_EQ(last.ok(), is_good) << Message(last.status());
+    EXPECT_EQ(store->Find(digest).is_whole, is_good);
+    EXPECT_EQ(unlink((options_.path + "/" + digest).c_str()), is_good ? 0 : -1);
+  }
 }
 
 TEST_F(DataFileStoreTest, AnUploadThatNobodyGoesOnWithEnds) {
