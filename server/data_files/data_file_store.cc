@@ -280,6 +280,7 @@ absl::StatusOr<DataFileProgress> DataFileStore::Write(const DataFilePart& part) 
   } else if (progress.ok()) {
     upload.received = progress->received_bytes;
   } else if (received == 0 || ReasonOf(progress.status()) == "DATA_FILE_INVALID") {
+    (void)unlink(PartOf(part.digest).c_str());
     uploads_.erase(part.digest);
   }
   return progress;
@@ -483,7 +484,6 @@ absl::Status DataFileStore::Complete(const DataFilePart& part, int fd) const {
   const std::string path = PartOf(part.digest);
   ASSIGN_OR_RETURN(const Digest digest, DigestOf(fd, path));
   if (digest.Hex() != part.digest) {
-    (void)unlink(path.c_str());
     return Invalid(
         InvalidArgument("what was uploaded as {} has the digest {}; upload it from the start, and check "
                         "that the file does not change meanwhile",

@@ -19,8 +19,7 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kThreads = 4;  // of each kind, but for those that wait for a disk and for nothing else
-constexpr int kFileThreads = 2;
+constexpr int kThreads = 4;  // of each kind
 constexpr int kLargeSpaceNice = 5;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
@@ -45,7 +44,7 @@ PublicCalls::PublicCalls(const RpcServices& services)
       slow_("rpc-slow", kThreads),
       orders_("rpc-order", kThreads),
       spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
-      files_("rpc-file", kFileThreads) {}
+      files_("rpc-file", kThreads) {}
 
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
