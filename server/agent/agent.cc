@@ -42,6 +42,10 @@ void Agent::Session::MakeRunners() {
     DeviceRunner::Hooks hooks;
     hooks.trial_ended = [this](UnitWork&) { PumpSoon(); };
     hooks.changed = [this] { PumpSoon(); };
+    hooks.open_data_files = [files = options_.data_files](const KernelPlan& plan, const AgentDataFiles::Done& done) {
+      if (files != nullptr) return files->Open(plan.kernel(), done);
+      done(FailedPrecondition("this agent keeps no data files"));
+    };
     hooks.post = [weak = weak_from_this(), executor = options_.executor](std::function<void()> task) {
       executor->Post([weak, task = std::move(task)] {
         if (const auto self = weak.lock()) task();

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "server/agent/agent_data_files.h"
 #include "server/agent/agent_link.h"
 #include "server/base/executor.h"
 #include "server/base/random.h"
@@ -34,6 +35,8 @@ struct AgentOptions {
   std::function<void(const std::string& device_uuid)> release_device = nullptr;
   // How often control is asked when nothing happens.
   Duration poll = std::chrono::seconds(1);
+  // Outlives the agent. Null: kernels that name data files cannot be run.
+  AgentDataFiles* data_files = nullptr;
 };
 
 class Agent {

@@ -35,6 +35,8 @@ class ControlChannel {
       const tunefarm::agent::v1::OfferBinaryRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::FetchBinaryResponse> FetchBinary(
       const tunefarm::agent::v1::FetchBinaryRequest& request, Duration deadline) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::FetchDataFileResponse> FetchDataFile(
+      const tunefarm::agent::v1::FetchDataFileRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::DeregisterResponse> Deregister(
       const tunefarm::agent::v1::DeregisterRequest& request, Duration deadline) = 0;
 

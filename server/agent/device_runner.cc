@@ -23,6 +23,8 @@ namespace {
 // Makes another seed of one.
 constexpr uint64_t kSecondInputs = 0x9E3779B97F4A7C15u;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(100);
+// While control is away.
+constexpr Duration kDataFilesRetryDelay = std::chrono::seconds(1);
 
 // Drawn again for every round: a fixed order, and one that only rotates too, keeps a config in step with whatever else
 // has a period (where the driver puts code, what ran before), and a difference that is there in every round looks true.
@@ -161,6 +163,8 @@ void DeviceRunner::StartCompiles() {
   }
   for (UnitWork* unit : units_) {
     if (unit->revoked) continue;
+    // They come while its configs are compiled.
+    if (unit->unfinished() > 0) DataFilesReady(*unit);
     // A lost reference is started again although every trial may be compiled and fill the bound: they all wait for it.
     if (unit->reference != nullptr && unit->reference->state == ReferenceWork::State::kWaiting &&
         unit->unfinished() > 0 && gate_->hosts_measuring == 0) {
@@ -191,12 +195,57 @@ bool DeviceRunner::ReferenceReady(UnitWork& unit) {
       "nothing can be verified: the reference is compiled with the default config ({}), and that failed: {}",
       unit.plan->DefaultConfig(*unit.problem).ToText(), reference.result.message);
   const auto outcome = IsLost(reference.result.outcome) ? tunefarm::v1::OUTCOME_LOST : reference.result.outcome;
+  EndWaiting(unit, outcome, message, reference.result.log);
+  return false;
+}
+
+void DeviceRunner::EndWaiting(UnitWork& unit, tunefarm::v1::Outcome outcome, const std::string& message,
+                              const std::string& log) {
   for (TrialWork& trial : unit.trials) {
     if (trial.state != State::kWaiting && trial.state != State::kCompiled) continue;
-    End(unit, trial,
-        TrialWithoutRun(trial, uuid_, outcome, tunefarm::v1::PHASE_UNSPECIFIED, message, reference.result.log));
+    End(unit, trial, TrialWithoutRun(trial, uuid_, outcome, tunefarm::v1::PHASE_UNSPECIFIED, message, log));
+  }
+}
+
+bool DeviceRunner::DataFilesReady(UnitWork& unit) {
+  if (unit.data_files == nullptr) return true;
+  DataFilesWork& files = *unit.data_files;
+  if (files.state == DataFilesWork::State::kWaiting) OpenDataFiles(unit);
+  if (files.state == DataFilesWork::State::kReady) return true;
+  if (files.state == DataFilesWork::State::kFailed) {
+    EndWaiting(unit, tunefarm::v1::OUTCOME_LOST, "no inputs can be made: " + files.message, "");
   }
   return false;
+}
+
+void DeviceRunner::OpenDataFiles(const UnitWork& unit) {
+  const std::shared_ptr<DataFilesWork> files = unit.data_files;
+  files->state = DataFilesWork::State::kOpening;
+  auto done = [this, alive = alive_, files](absl::StatusOr<std::vector<DataFileHandle>> opened) {
+    // Of a runner that is gone, another one opens them.
+    if (!*alive) {
+      files->state = DataFilesWork::State::kWaiting;
+      return;
+    }
+    if (opened.ok()) {
+      files->state = DataFilesWork::State::kReady;
+      files->files = *std::move(opened);
+    } else if (absl::IsUnavailable(opened.status())) {
+      hooks_.later(kDataFilesRetryDelay, [this, alive, files] {
+        files->state = DataFilesWork::State::kWaiting;
+        if (*alive) hooks_.changed();
+      });
+    } else {
+      LogWarn("agent", "{}", MessageOf(opened.status()));
+      files->state = DataFilesWork::State::kFailed;
+      files->message = std::string(MessageOf(opened.status()));
+    }
+    hooks_.changed();
+  };
+  hooks_.open_data_files(
+      *unit.plan, [post = hooks_.post, done = std::move(done)](absl::StatusOr<std::vector<DataFileHandle>> opened) {
+        post([done, opened = std::move(opened)] { done(opened); });
+      });
 }
 
 void DeviceRunner::StartReference(UnitWork& unit) {
@@ -300,6 +349,7 @@ DeviceRunner::Turn DeviceRunner::NextTurn() {
       if (unit->reference->state == ReferenceWork::State::kFailed) ReferenceReady(*unit);
       continue;
     }
+    if (unit->unfinished() > 0 && !DataFilesReady(*unit)) continue;
     if (unit->interleaved()) {
       const Turn turn = NextInterleaved(*unit);
       if (turn.trial != nullptr) return turn;
@@ -369,6 +419,7 @@ void DeviceRunner::StartRun(Turn turn) {
   request.artifact = trial.compile.artifact;
   if (unit.reference != nullptr) request.reference_artifact = unit.reference->result.artifact;
   if (trial.baseline && !unit.plan->Entries(Sequence::kBaseline).empty()) request.artifact = request.reference_artifact;
+  if (unit.data_files != nullptr) request.data_files = unit.data_files->files;
   request.policy = unit.assignment.policy();
   const auto& seeds = unit.problem->input_seeds;
   const size_t round = trial.rounds.size();

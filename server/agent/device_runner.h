@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "server/agent/agent_data_files.h"
 #include "server/agent/compile_ahead.h"
 #include "server/agent/run_ahead.h"
 #include "server/agent/study_notes.h"
@@ -42,6 +43,8 @@ class DeviceRunner {
     std::function<void()> changed;
     // Runs a task on the executor later, unless the agent is gone.
     std::function<void(Duration delay, std::function<void()> task)> later;
+    // Opens the data files of a kernel (AgentDataFiles::Open).
+    std::function<void(const KernelPlan& plan, AgentDataFiles::Done done)> open_data_files;
     // Wraps a callback of the evaluator's thread: it runs on the executor, unless the agent is gone.
     std::function<void(std::function<void()> task)> post;
   };
@@ -91,6 +94,11 @@ class DeviceRunner {
   bool ReferenceReady(UnitWork& unit);
   void StartReference(UnitWork& unit);
   void CancelReference(UnitWork& unit);
+  // Opens the unit's data files if nobody has; true when they are open. Ends the unit's trials when that has failed.
+  bool DataFilesReady(UnitWork& unit);
+  void OpenDataFiles(const UnitWork& unit);
+  // Ends what neither runs nor is compiled.
+  void EndWaiting(UnitWork& unit, tunefarm::v1::Outcome outcome, const std::string& message, const std::string& log);
   void StartTrialCompile(UnitWork& unit, TrialWork& trial);
   Turn NextTurn();
   // Whether the trial need not run, or not yet: another did or does the same work. Ends it if that is done.

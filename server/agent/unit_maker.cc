@@ -4,6 +4,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/data_file.h"
 
 namespace tunefarm {
 
@@ -43,6 +44,7 @@ absl::StatusOr<std::unique_ptr<UnitWork>> UnitMaker::Make(const wire::Assignment
     unit->trials.push_back(std::move(trial));
   }
   unit->reference = ReferenceFor(*unit, baseline);
+  unit->data_files = DataFilesFor(*unit->plan);
   return unit;
 }
 
@@ -63,6 +65,17 @@ std::shared_ptr<ReferenceWork> UnitMaker::ReferenceFor(const UnitWork& unit, boo
   references_.emplace_back(key, reference);
   if (references_.size() > kReferencesMax) references_.erase(references_.begin());
   return reference;
+}
+
+std::shared_ptr<DataFilesWork> UnitMaker::DataFilesFor(const KernelPlan& plan) {
+  if (DataFilesOf(plan.kernel()).empty()) return nullptr;
+  std::erase_if(data_files_, [](const auto& slot) { return slot.second.expired(); });
+  std::weak_ptr<DataFilesWork>& slot = data_files_[plan.kernel_id()];
+  std::shared_ptr<DataFilesWork> files = slot.lock();
+  // What failed may have been uploaded since.
+  if (files == nullptr || files->state == DataFilesWork::State::kFailed) files = std::make_shared<DataFilesWork>();
+  slot = files;
+  return files;
 }
 
 }  // namespace tunefarm

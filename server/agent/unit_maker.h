@@ -4,6 +4,7 @@
 // Not thread-safe: the agent's executor owns it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,8 +29,12 @@ class UnitMaker {
   // Null: it needs none.
   std::shared_ptr<ReferenceWork> ReferenceFor(const UnitWork& unit, bool baseline);
 
+  // Null: the kernel names none.
+  std::shared_ptr<DataFilesWork> DataFilesFor(const KernelPlan& plan);
+
   PlanCache plans_;
   std::vector<std::pair<std::string, std::shared_ptr<ReferenceWork>>> references_;  // the one used last at the back
+  std::map<std::string, std::weak_ptr<DataFilesWork>> data_files_;  // by kernel; of units that there are
 };
 
 }  // namespace tunefarm

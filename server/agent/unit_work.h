@@ -10,6 +10,7 @@
 
 #include "server/base/hash.h"
 #include "server/definition/kernel_plan.h"
+#include "server/exec/data_file_handle.h"
 #include "server/exec/evaluator.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/trial.pb.h"
@@ -26,6 +27,13 @@ struct ReferenceWork {
   bool cancelled = false;  // while kCompiling: every caller has cancelled it, and its loss says nothing
   Evaluator::Id evaluation = 0;
   CompileResult result;
+};
+
+// The open data files of one kernel; shared by all units of it.
+struct DataFilesWork {
+  enum class State { kWaiting, kOpening, kReady, kFailed } state = State::kWaiting;
+  std::vector<DataFileHandle> files;
+  std::string message;  // why it failed
 };
 
 struct TrialWork {
@@ -50,7 +58,8 @@ struct UnitWork {
   tunefarm::agent::v1::Assignment assignment;
   std::shared_ptr<const KernelPlan> plan;
   std::shared_ptr<const ResolvedProblem> problem;
-  std::shared_ptr<ReferenceWork> reference;  // null: none needed
+  std::shared_ptr<ReferenceWork> reference;   // null: none needed
+  std::shared_ptr<DataFilesWork> data_files;  // null: the kernel names none
   std::vector<TrialWork> trials;
   int round = 0;              // interleaved: the one that runs now
   std::vector<size_t> order;  // interleaved: the trials in the order of that round; empty: not drawn yet

@@ -72,6 +72,9 @@ absl::Status AgentDaemon::Open() {
   waits_ = std::make_unique<ThreadExecutor>("link-waits", clock);
   link_ = std::make_unique<RemoteLink>(
       RemoteLinkOptions{controls_.get(), spool_.get(), calls_.get(), reports_.get(), waits_.get()});
+  ASSIGN_OR_RETURN(data_file_store_, DataFileStore::Open(DataFileOptions(config_)));
+  data_files_executor_ = std::make_unique<ThreadExecutor>("data-files", clock);
+  data_files_ = std::make_unique<AgentDataFiles>(data_file_store_.get(), link_.get(), data_files_executor_.get());
   // Before there are workers: binding the socket narrows the umask of the whole process for a moment.
   AgentAdmin::Hooks hooks;
   hooks.info = [this] { return Info(); };
@@ -134,6 +137,7 @@ void AgentDaemon::StartAgent() {
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   AgentOptions agent;
   agent.link = link_.get();
+  agent.data_files = data_files_.get();
   agent.evaluator = evaluator_.get();
   agent.executor = agent_executor_.get();
   agent.entropy = EntropySource::Real();
@@ -189,6 +193,8 @@ AgentDaemon::~AgentDaemon() {
   compiler_executor_.reset();
   if (binaries_) binaries_->End();
   binaries_executor_.reset();
+  if (data_files_) data_files_->End();
+  data_files_executor_.reset();
   evaluator_.reset();
   agent_executor_.reset();
   calls_.reset();

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/agent/agent.h"
+#include "server/agent/agent_data_files.h"
 #include "server/agent/control_list.h"
 #include "server/agent/farm_binaries.h"
 #include "server/agent/farm_compiler.h"
@@ -24,6 +25,7 @@
 #include "server/daemon/daemon.h"
 #include "server/daemon/data_directory.h"
 #include "server/daemon/local_devices.h"
+#include "server/data_files/data_file_store.h"
 #include "server/exec/process_evaluator.h"
 #include "server/http/http_server.h"
 #include "server/rpc/agent_admin.h"
@@ -74,6 +76,9 @@ class AgentDaemon : public Daemon {
   std::unique_ptr<ReportSpool> spool_;
   std::unique_ptr<ThreadExecutor> agent_executor_, calls_, reports_, waits_;
   std::unique_ptr<RemoteLink> link_;
+  std::unique_ptr<DataFileStore> data_file_store_;
+  std::unique_ptr<ThreadExecutor> data_files_executor_;
+  std::unique_ptr<AgentDataFiles> data_files_;
   std::unique_ptr<ThreadExecutor> binaries_executor_;
   std::unique_ptr<FarmBinaries> binaries_;
   std::unique_ptr<ThreadExecutor> compiler_executor_;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
 #include "server/agent/agent.h"
+#include "server/agent/agent_data_files.h"
 #include "server/api/access_api.h"
 #include "server/api/server_api.h"
 #include "server/base/executor.h"
@@ -26,6 +27,7 @@
 #include "server/daemon/device_watch.h"
 #include "server/daemon/local_devices.h"
 #include "server/daemon/monitoring.h"
+#include "server/data_files/data_file_store.h"
 #include "server/exec/process_evaluator.h"
 #include "server/rpc/call_limits.h"
 #include "server/rpc/server.h"
@@ -76,6 +78,7 @@ class ControlDaemon : public Daemon {
   // In the order of making; the destructor takes them down from the last to the first, see there.
   DataDirectory directory_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<DataFileStore> data_files_;
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadPool> search_;
   std::unique_ptr<ThreadExecutor> agent_executor_;
@@ -86,6 +89,7 @@ class ControlDaemon : public Daemon {
   ConfigCompiler config_compiler_;
   std::unique_ptr<ProcessEvaluator> evaluator_;
   std::atomic<const EvaluatorStats*> evaluator_stats_{nullptr};  // calls may ask before there is an evaluator
+  std::unique_ptr<AgentDataFiles> agent_data_files_;
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<TokenBook> tokens_;
   std::unique_ptr<CertificateCheck> certificates_;  // null: clients show none

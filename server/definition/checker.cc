@@ -64,6 +64,7 @@ class Checker {
     CheckConstraints();
     if (draft_.errors.empty() && !draft_.is_python()) CheckDerivedTexts(&draft_);
     CheckArguments(&draft_);
+    CheckExpectedFiles(&draft_);
     CheckSteps(&draft_);
     draft_.Note(CheckVerification());
     draft_.Note(CheckTolerance());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class FakeEvaluator : public Evaluator {
     bool had_artifact = false;
     std::string device_uuid;
     double race_limit_ns = 0;
+    size_t data_files = 0;
   };
 
   explicit FakeEvaluator(Executor* executor, int compile_slots = 2)
@@ -103,7 +105,8 @@ class FakeEvaluator : public Evaluator {
     const Script script =
         Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++, request.device_uuid});
     runs_.push_back({config, request.problem->key, request.input_seed, request.reference_artifact != nullptr,
-                     request.artifact != nullptr, request.device_uuid, request.race_limit_ns});
+                     request.artifact != nullptr, request.device_uuid, request.race_limit_ns,
+                     request.data_files.size()});
     ++running_;
     most_running_ = std::max(most_running_, running_);
     overlapped_ = overlapped_ || compiling_ > 0;

@@ -85,6 +85,10 @@ class GrpcChannel : public ControlChannel {
                                                         Duration deadline) override {
     return Call(&wire::AgentService::Stub::FetchBinary, request, deadline);
   }
+  absl::StatusOr<wire::FetchDataFileResponse> FetchDataFile(const wire::FetchDataFileRequest& request,
+                                                            Duration deadline) override {
+    return Call(&wire::AgentService::Stub::FetchDataFile, request, deadline);
+  }
   absl::StatusOr<wire::DeregisterResponse> Deregister(const wire::DeregisterRequest& request,
                                                       Duration deadline) override {
     return Call(&wire::AgentService::Stub::Deregister, request, deadline);

@@ -70,6 +70,10 @@ class CountingChannel : public ControlChannel {
                                                         Duration deadline) override {
     return channel_->FetchBinary(request, deadline);
   }
+  absl::StatusOr<wire::FetchDataFileResponse> FetchDataFile(const wire::FetchDataFileRequest& request,
+                                                            Duration deadline) override {
+    return channel_->FetchDataFile(request, deadline);
+  }
   absl::StatusOr<wire::DeregisterResponse> Deregister(const wire::DeregisterRequest& request,
                                                       Duration deadline) override {
     return channel_->Deregister(request, deadline);

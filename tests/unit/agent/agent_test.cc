@@ -9,14 +9,18 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/agent/agent_data_files.h"
 #include "server/agent/trial_report.h"
 #include "server/base/check.h"
+#include "server/base/hash.h"
 #include "server/base/status.h"
+#include "server/data_files/data_file_store.h"
 #include "tests/fakes/cuda_definition.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
 #include "tests/fakes/fake_evaluator.h"
 #include "tests/fakes/manual_executor.h"
+#include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
 namespace {
@@ -60,7 +64,7 @@ class ScriptedControl : public AgentLink {
   absl::StatusOr<wire::FetchKernelResponse> FetchKernel(const wire::FetchKernelRequest&) override {
     ++fetches;
     wire::FetchKernelResponse response;
-    response.set_kernel(CudaKernel().SerializeAsString());
+    response.set_kernel(kernel.SerializeAsString());
     return response;
   }
   void SetWake(std::function<void()>) override {}
@@ -71,6 +75,7 @@ class ScriptedControl : public AgentLink {
     return count;
   }
 
+  tunefarm::v1::Kernel kernel = CudaKernel();
   bool away = false, stale = false;
   int64_t epoch = 0, revoked = 0;
   int in_hand = 0, fetches = 0;
@@ -389,6 +394,68 @@ TEST_F(AgentTest, ARevokedUnitTakesItsReferenceAlong) {
   Offer(2, 6, 1);
   RunFor(std::chrono::seconds(5));
   EXPECT_EQ(control_.reported(), 1);
+}
+
+// Kernels whose input x is the user's own.
+class AgentWithDataFilesTest : public AgentTest {
+ protected:
+  AgentWithDataFilesTest() {
+    auto store = DataFileStore::Open({.path = directory_.File("data_files"), .clock = &clock_});
+    TUNEFARM_CHECK_OK(store);
+    store_ = *std::move(store);
+    files_ = std::make_unique<AgentDataFiles>(store_.get());
+    AgentOptions options{&control_, &evaluator_, &agent_executor_, &entropy_, "here", {FakeGpu("GPU-1")}};
+    options.data_files = files_.get();
+    agent_ = std::make_unique<Agent>(options);
+    tunefarm::v1::Argument* const argument = control_.kernel.add_arguments();
+    argument->set_name("x");
+    argument->mutable_buffer()->set_data_type(tunefarm::v1::DATA_TYPE_F32);
+    argument->mutable_buffer()->set_length("N");
+    argument->mutable_buffer()->set_access(tunefarm::v1::ACCESS_IN);
+    tunefarm::v1::DataFile* const file = argument->mutable_buffer()->mutable_fill()->mutable_file();
+    file->set_path("x.npy");
+    file->set_digest(Sha256(content_).Hex());
+    file->set_bytes(static_cast<int64_t>(content_.size()));
+  }
+
+  absl::Status Upload() {
+    DataFilePart part;
+    part.digest = Sha256(content_).Hex();
+    part.total_bytes = static_cast<int64_t>(content_.size());
+    part.bytes = content_;
+    return store_->Write(part).status();
+  }
+
+  TemporaryDirectory directory_;
+  const std::string content_ = std::string(4096, 'x');
+  std::unique_ptr<DataFileStore> store_;
+  std::unique_ptr<AgentDataFiles> files_;
+};
+
+TEST_F(AgentWithDataFilesTest, RunsGetTheOpenFiles) {
+  ASSERT_TRUE(Upload().ok());
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 3);
+  ASSERT_EQ(evaluator_.runs().size(), 3u);
+  for (const auto& run : evaluator_.runs()) EXPECT_EQ(run.data_files, 1u);
+}
+
+TEST_F(AgentWithDataFilesTest, WithoutAFileTrialsAreLostUntilItIsThere) {
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  ASSERT_EQ(control_.reported(), 3);
+  EXPECT_TRUE(evaluator_.runs().empty());
+  EXPECT_EQ(control_.reports[0].trials(0).outcome(), tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(control_.reports[0].trials(0).message(),
+              testing::AllOf(testing::HasSubstr("the data file 'x.npy'"), testing::HasSubstr("upload it here")));
+  ASSERT_TRUE(Upload().ok());
+  Offer(2, 3, 2);
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 5);
+  EXPECT_EQ(evaluator_.runs().size(), 2u);
 }
 
 TEST(TrialReportTest, TextFromWorkersBecomesValidAndBounded) {

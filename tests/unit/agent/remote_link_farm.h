@@ -34,7 +34,9 @@ struct PlayedFarm {
   std::vector<tunefarm::agent::v1::DeregisterRequest> ended;
   std::vector<tunefarm::agent::v1::Assignment> ready;
   std::vector<tunefarm::agent::v1::CompileTask> compiles;
-  std::map<std::string, std::string> binaries;  // by key
+  std::map<std::string, std::string> binaries;    // by key
+  std::map<std::string, std::string> data_files;  // by digest
+  size_t data_file_part_bytes = 1 << 20;
   int fetches = 0;
   int gather_ms = 0;
   bool has_binaries = false;
@@ -117,6 +119,16 @@ class PlayedChannel : public ControlChannel {
     if (const auto status = Reach("FetchBinary"); !status.ok()) return status;
     tunefarm::agent::v1::FetchBinaryResponse response;
     response.set_binary(farm_->binaries[request.key()]);
+    return response;
+  }
+  absl::StatusOr<tunefarm::agent::v1::FetchDataFileResponse> FetchDataFile(
+      const tunefarm::agent::v1::FetchDataFileRequest& request, Duration) override {
+    if (const auto status = Reach("FetchDataFile"); !status.ok()) return status;
+    const auto found = farm_->data_files.find(request.digest());
+    if (found == farm_->data_files.end()) return NotFound("there is no data file {}", request.digest());
+    tunefarm::agent::v1::FetchDataFileResponse response;
+    response.set_total_bytes(static_cast<int64_t>(found->second.size()));
+    response.set_part(found->second.substr(static_cast<size_t>(request.offset()), farm_->data_file_part_bytes));
     return response;
   }
   absl::StatusOr<tunefarm::agent::v1::DeregisterResponse> Deregister(

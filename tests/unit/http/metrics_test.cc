@@ -35,6 +35,8 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
   snapshot.trials.answers[tunefarm::v1::MATCH_NEAREST_SHAPE] = 8;
   snapshot.missed_problems = 9;
   snapshot.devices["READY"] = 1;
+  snapshot.data_files = {3, 4096, 1, 2};
+  snapshot.data_file_bytes_max = 8192;
   snapshot.commits.by_latency[0] = 1;                              // up to 0.5 ms
   snapshot.commits.by_latency[CommitStats::kBoundsMs.size()] = 2;  // over 2 s
   snapshot.commits.total_ms = 6000;
@@ -58,6 +60,11 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
            "tunefarm_lookup_answers_total{match=\"exact\"} 0\n",
            "tunefarm_missed_problems 9\n",
            "tunefarm_devices{state=\"ready\"} 1\n",
+           "tunefarm_data_files 3\n",
+           "tunefarm_data_file_bytes 4096\n",
+           "tunefarm_data_file_max_bytes 8192\n",
+           "tunefarm_data_file_uploads 1\n",
+           "tunefarm_data_files_removed_total 2\n",
            "tunefarm_store_commit_seconds_bucket{le=\"0.0005\"} 1\n",
            "tunefarm_store_commit_seconds_bucket{le=\"2\"} 1\n",
            "tunefarm_store_commit_seconds_bucket{le=\"+Inf\"} 3\n",

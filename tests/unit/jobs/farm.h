@@ -13,8 +13,11 @@
 
 #include "gtest/gtest.h"
 #include "server/agent/agent.h"
+#include "server/agent/agent_data_files.h"
 #include "server/agent/serializing_link.h"
 #include "server/base/check.h"
+#include "server/data_files/data_file_store.h"
+#include "server/records/named_data_files.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
@@ -206,6 +209,14 @@ class Farm {
     TUNEFARM_CHECK_OK(store);
     store_ = *std::move(store);
     hooked_store = std::make_unique<HookedStore>(store_.get());
+    if (!data_file_options.path.empty()) {
+      data_file_options.clock = &clock;
+      data_file_options.named = [this] { return NamedDataFiles(store_->kernels()); };
+      auto files = DataFileStore::Open(data_file_options);
+      TUNEFARM_CHECK_OK(files);
+      data_files_ = *std::move(files);
+      agent_data_files_ = std::make_unique<AgentDataFiles>(data_files_.get());
+    }
     control_ = std::make_unique<ManualExecutor>(&clock);
     search_ = std::make_unique<ManualExecutor>(&clock);
     tasks_ = std::make_unique<HoldableRunner>(search_.get());
@@ -216,6 +227,7 @@ class Farm {
     options.control = options.watchers = options.lease = control_.get();
     options.tasks = tasks_.get();
     options.entropy = &entropy;
+    options.data_files = data_files_.get();
     options.limits = limits;
     options.abilities = abilities;
     options.node = PermanentNode(NewUuid(&entropy));
@@ -226,8 +238,10 @@ class Farm {
     TUNEFARM_CHECK_OK(service_->tuning_api().PauseWhatCannotRun());
     link_ = std::make_unique<SerializingLink>(&service_->link());
     evaluator_ = make_evaluator_(evaluator_executor_.get(), service_.get());
-    agent_ = std::make_unique<Agent>(AgentOptions{link_.get(), evaluator_.get(), agent_executor_.get(), &entropy,
-                                                  "here", service_->devices().List()});
+    AgentOptions agent{link_.get(), evaluator_.get(), agent_executor_.get(),
+                       &entropy,    "here",           service_->devices().List()};
+    agent.data_files = agent_data_files_.get();
+    agent_ = std::make_unique<Agent>(agent);
     agent_->Start();
   }
 
@@ -243,6 +257,8 @@ class Farm {
     evaluator_ = nullptr;
     link_ = nullptr;
     service_ = nullptr;
+    agent_data_files_ = nullptr;
+    data_files_ = nullptr;
     hooked_store = nullptr;
     store_ = nullptr;
   }
@@ -339,13 +355,15 @@ class Farm {
   Store& store() { return *store_; }
   // The scripted one; not where the test has its own.
   FakeEvaluator& evaluator() { return *fake_; }
+  DataFileStore& data_files() { return *data_files_; }
   Agent& agent() { return *agent_; }
   HoldableRunner& tasks() { return *tasks_; }
 
   FakeClock clock;
   FakeEntropy entropy;
   FakeEvaluator::Scripter scripter;
-  JobLimits limits;  // from the next Boot on, as the next one
+  JobLimits limits;                        // from the next Boot on, as the next two
+  DataFileStoreOptions data_file_options;  // without a path it keeps no data files
   WorkerAbilities abilities;
   std::unique_ptr<HookedStore> hooked_store;  // what the service uses
 
@@ -361,6 +379,8 @@ class Farm {
   std::unique_ptr<Store> store_;
   std::unique_ptr<ManualExecutor> control_, search_, agent_executor_, evaluator_executor_;
   std::unique_ptr<HoldableRunner> tasks_;
+  std::unique_ptr<DataFileStore> data_files_;
+  std::unique_ptr<AgentDataFiles> agent_data_files_;
   std::unique_ptr<TestService> service_;
   std::unique_ptr<SerializingLink> link_;
   std::unique_ptr<Evaluator> evaluator_;

@@ -53,6 +53,10 @@ class SimulatedNetwork::Channel : public ControlChannel {
   absl::StatusOr<wire::FetchBinaryResponse> FetchBinary(const wire::FetchBinaryRequest& request, Duration) override {
     return network_->Call(node_, request, &ControlLink::FetchBinary);
   }
+  absl::StatusOr<wire::FetchDataFileResponse> FetchDataFile(const wire::FetchDataFileRequest& request,
+                                                            Duration) override {
+    return network_->Call(node_, request, &ControlLink::FetchDataFile);
+  }
   absl::StatusOr<wire::DeregisterResponse> Deregister(const wire::DeregisterRequest& request, Duration) override {
     return network_->Call(node_, request, &ControlLink::Deregister);
   }

@@ -21,6 +21,7 @@
 #include "server/base/thread.h"
 #include "server/base/thread_pool.h"
 #include "server/daemon/control_plane.h"
+#include "server/data_files/data_file_store.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
@@ -28,6 +29,7 @@
 #include "tests/fakes/manual_executor.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
+#include "tunefarm/v1/data_file_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/error.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
@@ -90,6 +92,9 @@ class RpcServerTest : public testing::Test {
     TUNEFARM_CHECK(store.ok());
     store_ = *std::move(store);
     if (fill) fill(store_.get());
+    auto files = DataFileStore::Open({.path = directory_.File("data_files")});
+    TUNEFARM_CHECK(files.ok());
+    data_files_ = *std::move(files);
     control_ = std::make_unique<ThreadExecutor>("control", Clock::Real());
     ControlPlaneOptions options;
     options.store = store_.get();
@@ -98,6 +103,7 @@ class RpcServerTest : public testing::Test {
     options.tasks = &*tasks_;
     options.catalog_watchers_max = kCatalogWatchersMax;
     options.entropy = &entropy_;
+    options.data_files = data_files_.get();
     options.node = PermanentNode("control");
     plane_ = std::make_unique<ControlPlane>(options);
     TUNEFARM_CHECK_OK(plane_->SetDevices({HostDevice()}));
@@ -137,6 +143,7 @@ class RpcServerTest : public testing::Test {
   RpcServices Services() {
     return {.calls = &plane_->calls(),
             .kernels = &plane_->kernel_api(),
+            .data_files = &plane_->data_file_api(),
             .tuning = &plane_->tuning_api(),
             .lookup = &plane_->lookup_api(),
             .catalog = &plane_->catalog_api(),
@@ -220,6 +227,7 @@ class RpcServerTest : public testing::Test {
   std::unique_ptr<Store> store_;
   std::unique_ptr<ThreadExecutor> control_;
   std::optional<ThreadPool> tasks_{std::in_place, "search", 1};
+  std::unique_ptr<DataFileStore> data_files_;
   std::unique_ptr<ControlPlane> plane_;
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<TokenBook> tokens_;

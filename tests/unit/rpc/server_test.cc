@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "server/access/call_rules.h"
+#include "server/base/hash.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 
 namespace tunefarm {
@@ -61,8 +62,8 @@ TEST_F(RpcServerTest, HealthAndReflectionAnswer) {
   // list_services
   const std::string services = RawCall("admin.sock", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
                                        std::string("\x3a\x00", 2), true);
-  for (const char* service :
-       {"KernelService", "TuningService", "LookupService", "CatalogService", "DeviceService", "ServerService"}) {
+  for (const char* service : {"KernelService", "TuningService", "LookupService", "CatalogService", "DeviceService",
+                              "ServerService", "DataFileService"}) {
     EXPECT_THAT(services, HasSubstr(std::string("tunefarm.v1.") + service));
   }
 }
@@ -110,6 +111,36 @@ TEST_F(RpcServerTest, EveryCallOfEveryServicePassesTheGate) {
   }
   EXPECT_GE(calls, 38);
   EXPECT_EQ(shutdowns_.load(), 0);
+}
+
+TEST_F(RpcServerTest, DataFilesTravelInPartsOfAMegabyte) {
+  const std::string content = std::string(1 << 20, 'x') + "end";
+  const auto files = v1::DataFileService::NewStub(Channel("client.sock"));
+  v1::UploadDataFileRequest request;
+  request.set_digest(Sha256(content).Hex());
+  request.set_total_bytes(static_cast<int64_t>(content.size()));
+  request.set_part(content);
+  v1::UploadDataFileResponse response;
+  grpc::ClientContext contexts[5];
+  const grpc::Status refused = files->UploadDataFile(&contexts[0], request, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << refused.error_message();
+  EXPECT_EQ(ReasonIn(refused), "DATA_FILE_INVALID");
+  request.set_part(content.substr(0, 1 << 20));
+  const grpc::Status first = files->UploadDataFile(&contexts[1], request, &response);
+  ASSERT_TRUE(first.ok()) << first.error_message();
+  EXPECT_FALSE(response.is_whole());
+  EXPECT_EQ(response.received_bytes(), 1 << 20);
+  v1::GetDataFileRequest question;
+  question.set_digest(request.digest());
+  v1::GetDataFileResponse answer;
+  ASSERT_TRUE(files->GetDataFile(&contexts[2], question, &answer).ok());
+  EXPECT_FALSE(answer.is_whole());
+  request.set_offset(answer.received_bytes());
+  request.set_part("end");
+  ASSERT_TRUE(files->UploadDataFile(&contexts[3], request, &response).ok());
+  EXPECT_TRUE(response.is_whole());
+  ASSERT_TRUE(files->GetDataFile(&contexts[4], question, &answer).ok());
+  EXPECT_TRUE(answer.is_whole());
 }
 
 TEST_F(RpcServerTest, MissesAreSeenByAllAndForgottenByTheAdminAlone) {

@@ -1,0 +1,89 @@
+#include "server/agent/agent_data_files.h"
+
+#include <utility>
+
+#include "server/agent/control_list.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/definition/data_file.h"
+
+namespace tunefarm {
+
+namespace wire = tunefarm::agent::v1;
+
+void AgentDataFiles::Open(const tunefarm::v1::Kernel& kernel, Done done) {
+  std::vector<Wanted> files;
+  for (const NamedDataFile& named : DataFilesOf(kernel)) {
+    files.push_back({named.file->digest(), named.file->bytes(), NameOf(*named.file)});
+  }
+  if (link_ == nullptr) return done(OpenAll(files));
+  MutexLock lock(&mutex_);
+  if (ended_) return;
+  calls_->Post([this, files = std::move(files), done = std::move(done)] { done(OpenAll(files)); });
+}
+
+void AgentDataFiles::End() {
+  ending_.store(true);
+  MutexLock lock(&mutex_);
+  ended_ = true;
+}
+
+absl::StatusOr<std::vector<DataFileHandle>> AgentDataFiles::OpenAll(const std::vector<Wanted>& files) {
+  std::vector<DataFileHandle> handles;
+  for (const Wanted& file : files) {
+    ASSIGN_OR_RETURN(const OpenDataFile open, OpenOne(file));
+    if (open.bytes != file.bytes) {
+      return Internal("the data file '{}' ({}) has {} bytes, and the kernel says {}", file.name, file.digest,
+                      open.bytes, file.bytes);
+    }
+    handles.push_back({file.digest, open.bytes, open.file});
+  }
+  return handles;
+}
+
+absl::StatusOr<OpenDataFile> AgentDataFiles::OpenOne(const Wanted& file) {
+  absl::StatusOr<OpenDataFile> open = store_->OpenFile(file.digest);
+  if (!absl::IsNotFound(open.status())) return open;
+  if (link_ == nullptr) {
+    return NotFound("the data file '{}' ({}) is not on this daemon: upload it here, by submitting the kernel to it",
+                    file.name, file.digest);
+  }
+  RETURN_IF_ERROR(Fetch(file));
+  return store_->OpenFile(file.digest);
+}
+
+absl::Status AgentDataFiles::Fetch(const Wanted& file) {
+  DataFileProgress progress = store_->Find(file.digest);
+  while (!progress.is_whole) {
+    if (ending_.load()) return Unavailable("the agent is ending");
+    wire::FetchDataFileRequest request;
+    request.set_digest(file.digest);
+    request.set_offset(progress.received_bytes);
+    const absl::StatusOr<wire::FetchDataFileResponse> response = link_->FetchDataFile(request);
+    if (absl::IsNotFound(response.status())) {
+      return NotFound(
+          "the data file '{}' ({}) is not on the control daemon at {}: upload it there, by submitting the kernel to it",
+          file.name, file.digest, link_->counts().control);
+    }
+    RETURN_IF_ERROR(response.status());
+    if (response->total_bytes() != file.bytes || response->part().empty()) {
+      return Internal("control answers with {} of {} bytes at {} of the data file '{}' ({}), which has {}",
+                      response->part().size(), response->total_bytes(), progress.received_bytes, file.name, file.digest,
+                      file.bytes);
+    }
+    DataFilePart part;
+    part.digest = file.digest;
+    part.total_bytes = file.bytes;
+    part.offset = progress.received_bytes;
+    part.bytes = response->part();
+    absl::StatusOr<DataFileProgress> written = store_->Write(part);
+    if (!written.ok()) {
+      return Annotate(written.status(), "the data file '{}' ({}) cannot be kept on this machine", file.name,
+                      file.digest);
+    }
+    progress = *written;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tunefarm
