@@ -126,6 +126,7 @@ class ArgumentChecker {
     const Context& context = buffer->access() == v1::ACCESS_SCRATCH ? kScratchLength : kDimsOnly;
     ASSIGN_OR_RETURN(plan.length, draft_.CompileFormula(path + ".length", buffer->length(), context, Result::kInt));
     RETURN_IF_ERROR(CheckBufferContent(path, buffer));
+    RETURN_IF_ERROR(CheckIndexLimit(path + ".index_limit", *buffer, &plan));
     plan.access = buffer->access();
     plan.init = buffer->init();
     plan.restore = buffer->restore();
@@ -146,6 +147,10 @@ class ArgumentChecker {
     if (buffer->init() != v1::INIT_FILL && buffer->has_fill()) {
       return FieldError(path + ".fill", kConflictingFields, "the fill has no effect without init: INIT_FILL");
     }
+    if (buffer->access() == v1::ACCESS_SCRATCH && buffer->fill().has_file()) {
+      return FieldError(path + ".fill.file", kConflictingFields,
+                        "scratch memory holds no data of its own; fill an IN, INOUT or OUT buffer from the file");
+    }
     if (buffer->init() == v1::INIT_FILL) {
       RETURN_IF_ERROR(CheckFill(path + ".fill", buffer->data_type(), buffer->mutable_fill()));
     }
@@ -158,6 +163,21 @@ class ArgumentChecker {
       }
     }
     if (buffer->restore() == v1::RESTORE_UNSPECIFIED) buffer->set_restore(v1::RESTORE_NEVER);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckIndexLimit(const std::string& path, const v1::Buffer& buffer, BufferFormula* plan) {
+    if (buffer.index_limit().empty()) return absl::OkStatus();
+    if (buffer.access() != v1::ACCESS_IN && buffer.access() != v1::ACCESS_INOUT) {
+      return FieldError(path, kConflictingFields,
+                        "what a kernel writes is no index that it reads; leave it out, or write ACCESS_IN or "
+                        "ACCESS_INOUT");
+    }
+    if (buffer.data_type() != v1::DATA_TYPE_UNSPECIFIED && IsFloatType(buffer.data_type())) {
+      return FieldError(path, kTypeMismatch, "an index is an integer, and the buffer's type is {}",
+                        NameOf(buffer.data_type()));
+    }
+    ASSIGN_OR_RETURN(plan->index_limit, draft_.CompileOptional(path, buffer.index_limit(), kDimsOnly, Result::kInt));
     return absl::OkStatus();
   }
 
@@ -208,11 +228,8 @@ class ArgumentChecker {
           return FieldError(path + ".prepare_step", kMissingField, "the name of the prepare step is missing");
         }
         return absl::OkStatus();  // Whether there is such a step is checked with the steps.
-      case v1::Fill::kArtifactDigest:
-        return FieldError(
-            path + ".artifact_digest", kInvalidField,
-            "input files cannot be uploaded; use a fill that is computed: zeros, constant, normal, uniform, "
-            "iota, or prepare_step with a kernel that writes the buffer");
+      case v1::Fill::kFile:
+        return CheckDataFile(path + ".file", type, fill->file());
     }
     return absl::OkStatus();
   }

@@ -106,6 +106,27 @@ void SortByName(google::protobuf::RepeatedPtrField<T>* list) {
   std::sort(list->begin(), list->end(), [](const T& a, const T& b) { return a.name() < b.name(); });
 }
 
+void ForgetPath(v1::DataFile* file) {
+  if (file->digest().empty()) return;
+  file->clear_path();
+  file->clear_data_type();
+}
+
+// Content names a data file: where it lay and how it was written there says nothing.
+void ForgetPaths(v1::Kernel* kernel) {
+  for (v1::Argument& argument : *kernel->mutable_arguments()) {
+    if (argument.buffer().fill().has_file()) ForgetPath(argument.mutable_buffer()->mutable_fill()->mutable_file());
+    if (argument.constant_symbol().fill().has_file()) {
+      ForgetPath(argument.mutable_constant_symbol()->mutable_fill()->mutable_file());
+    }
+  }
+  if (kernel->reference().files_size() == 0) return;
+  auto* const files = kernel->mutable_reference()->mutable_files();
+  for (v1::ExpectedFile& expected : *files) ForgetPath(expected.mutable_file());
+  std::sort(files->begin(), files->end(),
+            [](const v1::ExpectedFile& a, const v1::ExpectedFile& b) { return a.buffer() < b.buffer(); });
+}
+
 }  // namespace
 
 void AppendCanonical(const Message& message, std::string* out) {
@@ -127,6 +148,7 @@ std::string KernelId(const v1::Kernel& canonical) {
   v1::Kernel kernel = canonical;
   kernel.clear_name();
   kernel.clear_program_digest();
+  ForgetPaths(&kernel);
   std::string encoding = "tunefarm kernel v1\n";
   AppendCanonical(kernel, &encoding);
   return Sha256(encoding).Hex();
@@ -165,6 +187,7 @@ std::string ProgramDigest(const v1::Kernel& canonical) {
   if (canonical.has_reference()) *program.mutable_reference() = canonical.reference();
   for (v1::Step& step : *program.mutable_reference()->mutable_steps()) step.clear_name();
   if (!canonical.has_reference()) program.clear_reference();
+  ForgetPaths(&program);
   if (canonical.has_tolerance()) *program.mutable_tolerance() = canonical.tolerance();
   if (canonical.has_python()) *program.mutable_python() = canonical.python();
   if (canonical.has_resources()) {

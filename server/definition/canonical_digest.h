@@ -15,6 +15,8 @@ namespace tunefarm::definition {
 // Appends the encoding of a message. Unknown fields are left out.
 void AppendCanonical(const google::protobuf::Message& message, std::string* out);
 
+// Both know a data file with a digest by its digest and its bytes.
+
 // Hex. The whole canonical definition, less its output-only fields.
 std::string KernelId(const tunefarm::v1::Kernel& canonical);
 

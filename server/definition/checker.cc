@@ -65,6 +65,7 @@ class Checker {
     CheckConstraints();
     if (draft_.errors.empty() && !draft_.is_python()) CheckDerivedTexts();
     CheckArguments(&draft_);
+    CheckExpectedFiles(&draft_);
     CheckSteps(&draft_);
     draft_.Note(CheckVerification());
     draft_.Note(CheckTolerance());

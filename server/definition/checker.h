@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +21,7 @@ inline constexpr int kSourcesMax = 64;
 absl::StatusOr<std::shared_ptr<const KernelPlanAccess::Impl>> CheckDefinition(
     const tunefarm::v1::Kernel& kernel, std::vector<absl::Status>* errors = nullptr);
 
-// Whether the path may name a source: relative, '/' between its parts, none of them "." or "..".
+// Whether the path may name a source or a data file: relative, '/' between its parts, none of them "." or "..".
 absl::Status CheckSourcePath(std::string_view field, std::string_view path);
 
 // ---- The parts of CheckDefinition, in the order in which the fields depend on each other. Those without a result give
@@ -34,6 +35,10 @@ absl::Status CheckPython(tunefarm::v1::Kernel* kernel);
 void CheckNames(PlanDraft* draft);
 // Buffers, scalars, constant symbols and tensor maps.
 void CheckArguments(PlanDraft* draft);
+// One file of a definition, of a buffer of the type, which is unspecified where a dim decides it.
+absl::Status CheckDataFile(const std::string& path, tunefarm::v1::DataType type, const tunefarm::v1::DataFile& file);
+// The files that outputs must equal, and how many files there are in all. After CheckArguments.
+void CheckExpectedFiles(PlanDraft* draft);
 // Launches, memsets and library operations of every sequence.
 void CheckSteps(PlanDraft* draft);
 // The rules that launches imply for a device: written as rules of the space, so that what cannot run is pruned (and

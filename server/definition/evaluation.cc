@@ -200,6 +200,19 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
                                   "normal fills are for floats, but '{}' is {} in this problem", buffer.name,
                                   NameOf(plan.type));
   }
+  plan.expected = buffer.expected;
+  if (!buffer.index_limit.has_value()) return plan;
+  if (IsFloatType(plan.type)) {
+    return definition::FieldError(buffer.index_limit->path, definition::kTypeMismatch,
+                                  "an index is an integer, and '{}' is {} in this problem", buffer.name,
+                                  NameOf(plan.type));
+  }
+  ASSIGN_OR_RETURN(plan.index_limit, definition::EvaluateInt(*buffer.index_limit, slots));
+  if (*plan.index_limit < 1) {
+    return definition::FieldError(buffer.index_limit->path, definition::kValueOutOfRange,
+                                  "the limit of buffer '{}' is {}; no index is below it", buffer.name,
+                                  *plan.index_limit);
+  }
   return plan;
 }
 

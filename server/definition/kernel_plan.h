@@ -57,9 +57,13 @@ struct BufferPlan {
   int64_t length = 0;  // elements
   int64_t bytes() const { return length * static_cast<int64_t>(SizeOf(type)); }
   tunefarm::v1::Access access;
-  tunefarm::v1::Init init;          // never UNSPECIFIED
-  tunefarm::v1::Restore restore;    // never UNSPECIFIED
-  tunefarm::v1::Fill fill;          // kind always set for IN, INOUT and init FILL
+  tunefarm::v1::Init init;        // never UNSPECIFIED
+  tunefarm::v1::Restore restore;  // never UNSPECIFIED
+  tunefarm::v1::Fill fill;        // kind always set for IN, INOUT and init FILL
+  // Every element of the filled buffer is at least 0 and below it; for integers only.
+  std::optional<int64_t> index_limit;
+  // What an output must hold, where the reference consists of files.
+  std::optional<tunefarm::v1::DataFile> expected;
   bool is_constant_symbol = false;  // then `symbol` names the __constant__ variable
   std::string symbol;
 };
@@ -175,7 +179,8 @@ class KernelPlan {
   bool HasSequence(Sequence sequence) const;
 
   // What the problem's dims decide for every config: that buffers, reference, prepare steps and baseline can be
-  // evaluated, and that scalars fit into their types. InvalidArgument with the field's path.
+  // evaluated, that data files have as many bytes as their buffers, and that scalars fit into their types.
+  // InvalidArgument with the field's path.
   absl::Status CheckProblem(const ResolvedProblem& problem, const DeviceClass& device) const;
 
   // The first device limit that the config's launches break, in one sentence; empty if none. InvalidArgument where a

@@ -288,8 +288,10 @@ absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl
 absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
                           const Config& default_config, const DeviceClass& device) {
   const Slots slots = impl.Slots(problem, &default_config, &device, nullptr);
-  for (const BufferFormula& buffer : impl.buffers)
-    RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, problem, slots).status());
+  for (const BufferFormula& formula : impl.buffers) {
+    ASSIGN_OR_RETURN(const BufferPlan buffer, impl.EvaluateBuffer(formula, problem, slots));
+    RETURN_IF_ERROR(CheckFilesOf(formula, buffer));
+  }
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
     const auto formulas = impl.sequences.find(sequence);
     if (formulas == impl.sequences.end()) continue;

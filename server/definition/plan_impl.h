@@ -79,6 +79,9 @@ struct BufferFormula {
   v1::Init init = v1::INIT_FILL;
   v1::Restore restore = v1::RESTORE_NEVER;
   v1::Fill fill;
+  std::optional<Formula> index_limit;
+  std::optional<v1::DataFile> expected;
+  std::string expected_path;  // of the file in the definition
   bool is_constant_symbol = false;
   std::string symbol;
 };
@@ -198,6 +201,9 @@ absl::StatusOr<double> EvaluateFloat(const Formula& formula, const std::vector<V
 absl::StatusOr<bool> EvaluateBool(const Formula& formula, const std::vector<Value>& slots);
 absl::StatusOr<std::string> EvaluateString(const Formula& formula, const std::vector<Value>& slots);
 absl::StatusOr<Value> Evaluate(const Formula& formula, const std::vector<Value>& slots);
+
+// Whether the files of a buffer fit what it is in a problem.
+absl::Status CheckFilesOf(const BufferFormula& formula, const BufferPlan& buffer);
 
 // As the functions of KernelPlan, those of launches with every expression evaluated.
 absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& impl, const v1::Problem& problem);

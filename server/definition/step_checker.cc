@@ -46,7 +46,7 @@ class StepChecker {
       draft_.Note(
           FieldError("launches", kConflictingFields, "every launch is untimed, so there is nothing to measure"));
     }
-    if (kernel.has_reference()) {
+    if (kernel.has_reference() && kernel.reference().files_size() == 0) {
       CheckList("reference.steps", Sequence::kReference, kReferenceMax, true,
                 kernel.mutable_reference()->mutable_steps());
     }
