@@ -15,6 +15,7 @@
 #include "server/base/file_set.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
+#include "server/exec/data_file_handle.h"
 #include "server/expression/config.h"
 #include "tunefarm/v1/device.pb.h"
 #include "tunefarm/v1/measurement.pb.h"
@@ -68,6 +69,8 @@ struct RunRequest {
   bool keep_samples = false;
   double race_limit_ns = 0;        // a config surely slower than this may be left early; 0: none is
   uint64_t second_input_seed = 0;  // verified on this input set too, after timing; 0: no
+  // Those that the kernel names, each once; at most kFrameDataFilesMax.
+  std::vector<DataFileHandle> data_files;
 };
 struct RunResult {
   tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_LOST;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/unique_fd.h"
 #include "server/definition/kernel_plan.h"
+#include "server/exec/data_file_handle.h"
 #include "server/exec/evaluator.h"
 #include "server/exec/expected_outputs.h"
 #include "server/exec/frame_codec.h"
@@ -30,6 +31,8 @@ struct WorkerPreparation {
   uint64_t input_seed = 1;
   std::shared_ptr<const Artifact> reference_artifact;  // part of the identity
   std::vector<std::string> compile_options;
+  // Those that the kernel names, each once; for run workers. The kernel names them by their content, so the key does.
+  std::vector<DataFileHandle> data_files;
 };
 
 // How a task ended. Without a frame the verdict is all there is.
