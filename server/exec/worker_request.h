@@ -60,7 +60,7 @@ struct WorkerTask {
   std::function<void(WorkerTaskEnd)> done;  // exactly once, on the loop, not from within Assign
 };
 
-// A frame and the descriptors that go with it; those in `owned` are its own.
+// A frame and the descriptors that go with it; those in `owned` are its own, others those of what it was made from.
 struct WorkerRequest {
   tunefarm::worker::v1::Frame frame;
   std::vector<int> fds;
