@@ -386,7 +386,6 @@ Failure HostProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
 
 Failure HostProblem::FillScratch(const BufferPlan& plan) {
   if (!StartsWithData(plan)) return {};
-  if (plan.fill.has_file()) return ReadFile(plan, plan.fill.file());
   Bytes& data = current_->data[plan.name];
   if (data.size() == static_cast<size_t>(plan.bytes())) return {};
   const absl::StatusOr<TunefarmFill> fill = PlanFill(plan.fill, plan.type, plan.name, current_->seed);
