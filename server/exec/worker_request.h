@@ -77,8 +77,8 @@ struct SentBinary {
 absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
                               const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate);
 
-// ResourceExhausted for a kernel or binary beyond its limit, or without memory. `codec` is that of the worker's
-// channel. `expected` may be null.
+// ResourceExhausted for a kernel, binary or number of data files beyond its limit, or without memory. `codec` is that
+// of the worker's channel. `expected` may be null.
 absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, FrameCodec codec,
                                              const SharedMemfd* expected);
 absl::StatusOr<WorkerRequest> EvaluateRequest(const WorkerTask& task, uint64_t evaluation_id, SentBinary* sent);
