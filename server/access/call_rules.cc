@@ -33,6 +33,9 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.v1.TuningService/WatchJob", kLookup, kCalls, kRead},
       {"tunefarm.v1.TuningService/ListTrials", kLookup, kCalls, kRead},
       {"tunefarm.v1.TuningService/GetTrial", kLookup, kCalls, kRead},
+      {"tunefarm.v1.DataFileService/GetDataFile", kSubmit, kCalls, kRead},
+      // Many parts make one file, and only what is run of it matters: counted and written down as the reads are.
+      {"tunefarm.v1.DataFileService/UploadDataFile", kSubmit, kLookups, kRead},
       {"tunefarm.v1.LookupService/LookupConfig", kLookup, kLookups, kRead},
       {"tunefarm.v1.LookupService/BatchLookupConfigs", kLookup, kLookups, kRead},
       {"tunefarm.v1.LookupService/ListBestConfigs", kLookup, kLookups, kRead},
@@ -65,6 +68,7 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.agent.v1.AgentService/TakeCompiles", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/OfferBinary", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/FetchBinary", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/FetchDataFile", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/Deregister", kAgent, kUnlimited, kChange},
   };
   return rules;

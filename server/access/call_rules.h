@@ -13,7 +13,7 @@
 namespace tunefarm {
 
 enum class CallRate : uint8_t {
-  kLookups,    // many and cheap
+  kLookups,    // many and cheap, and parts of uploads
   kCalls,      // all others of clients
   kUnlimited,  // agents: their own leases and batches bound them
 };

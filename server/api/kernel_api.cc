@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/data_file_api.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -224,6 +225,7 @@ absl::StatusOr<v1::CreateKernelResponse> KernelApi::CreateKernel(const Principal
   *response.mutable_kernel() = WithoutSources(plan->kernel());
   response.mutable_kernel()->set_name(KernelName(plan->kernel_id()));
   if (request.validate_only()) return response;
+  RETURN_IF_ERROR(CheckDataFiles(plan->kernel(), data_files_));
   RETURN_IF_ERROR(store_->kernels()->PutKernel(OwnedKernel(*plan, KernelOwner(principal), quota_, clock_->WallMs())));
   kernels_->Stored(plan);
   return response;

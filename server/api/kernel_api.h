@@ -18,6 +18,7 @@
 #include "server/access/principal.h"
 #include "server/base/clock.h"
 #include "server/base/work_limit.h"
+#include "server/data_files/data_file_store.h"
 #include "server/definition/kernel_plan.h"
 #include "server/farm/device_directory.h"
 #include "server/records/kernel_registry.h"
@@ -66,18 +67,20 @@ using CompileConfigs = std::function<absl::StatusOr<std::vector<CompiledConfig>>
 
 class KernelApi {
  public:
-  // All outlive it.
+  // All outlive it. `data_files` may be null.
   KernelApi(Store* store, KernelRegistry* kernels, const DeviceDirectory* devices, const KernelQuota& quota,
-            Clock* clock, CompileConfigs compile_configs)
+            Clock* clock, CompileConfigs compile_configs, DataFileStore* data_files = nullptr)
       : store_(store),
         kernels_(kernels),
         devices_(devices),
         quota_(quota),
         clock_(clock),
-        compile_configs_(std::move(compile_configs)) {}
+        compile_configs_(std::move(compile_configs)),
+        data_files_(data_files) {}
 
   // Answers without source contents. InvalidArgument with the definition's errors; ResourceExhausted (KERNEL_QUOTA);
-  // Unavailable when the store cannot be written (nothing was changed, repeat the call).
+  // unless it only validates, the errors of CheckDataFiles; Unavailable when the store cannot be written (nothing was
+  // changed, repeat the call).
   absl::StatusOr<v1::CreateKernelResponse> CreateKernel(const Principal& principal,
                                                         const v1::CreateKernelRequest& request);
   // Answers when it is durable. InvalidArgument (NAME_INVALID), NotFound (KERNEL_NOT_FOUND), PermissionDenied
@@ -105,6 +108,7 @@ class KernelApi {
   const KernelQuota quota_;
   Clock* const clock_;
   const CompileConfigs compile_configs_;
+  DataFileStore* const data_files_;
   std::atomic<int> compile_calls_{0};
 };
 

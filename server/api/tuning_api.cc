@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/data_file_api.h"
 #include "server/api/response_of.h"
 #include "server/base/failpoint.h"
 #include "server/base/hash.h"
@@ -123,6 +124,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
     for (const StudyRow& row : submission.studies) submission.spec.add_studies()->ParseFromString(row.detail);
     return std::move(submission.spec);
   }
+  RETURN_IF_ERROR(CheckDataFiles(submission.plan->kernel(), deps_.data_files));
   SubmitRequest submit;
   submit.now_ms = deps_.clock->WallMs();
   submit.job.uid = NewUuid(deps_.entropy);

@@ -21,6 +21,7 @@
 #include "server/api/open_calls.h"
 #include "server/base/clock.h"
 #include "server/base/random.h"
+#include "server/data_files/data_file_store.h"
 #include "server/farm/device_directory.h"
 #include "server/farm/isolation.h"
 #include "server/jobs/event_hub.h"
@@ -51,6 +52,7 @@ class TuningApi {
     const OpenCalls* calls = nullptr;
     EntropySource* entropy = nullptr;
     Clock* clock = nullptr;
+    DataFileStore* data_files = nullptr;  // may be null
   };
 
   TuningApi(const Dependencies& dependencies, WorkerAbilities abilities, const JobLimits& limits);
@@ -60,7 +62,8 @@ class TuningApi {
   // principal needs the right to submit kernels: PermissionDenied (RIGHT_MISSING). validate_only answers with the job
   // as it would be, without a name. ResourceExhausted (JOB_QUOTA, KERNEL_QUOTA, TOO_MANY_JOBS, LOW_SPACE),
   // FailedPrecondition (ISOLATION_NOT_REACHED, PYTHON_DISABLED), InvalidArgument (REQUEST_ID_REUSED), Unavailable
-  // (DAEMON_ENDING), and the errors of CheckSubmission. `grant`: for the work on its spaces.
+  // (DAEMON_ENDING), unless it only validates the errors of CheckDataFiles, and the errors of CheckSubmission. `grant`:
+  // for the work on its spaces.
   absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request,
                                                   const WorkGrant& grant = {});
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request);

@@ -16,6 +16,7 @@
 #include "server/base/thread.h"
 #include "server/daemon/host_setting.h"
 #include "server/daemon/process_stats.h"
+#include "server/records/named_data_files.h"
 #include "server/store/postgres_store.h"
 #include "server/store/setting_store.h"
 #include "server/store/store_maintenance.h"
@@ -114,6 +115,7 @@ absl::Status ControlDaemon::Listen() {
   access_api_ = std::make_unique<AccessApi>(tokens_.get());
   const RpcServices services = {.calls = &plane_->calls(),
                                 .kernels = &plane_->kernel_api(),
+                                .data_files = &plane_->data_file_api(),
                                 .tuning = &plane_->tuning_api(),
                                 .lookup = &plane_->lookup_api(),
                                 .catalog = &plane_->catalog_api(),
@@ -141,6 +143,8 @@ absl::Status ControlDaemon::Monitor() {
     }
     snapshot->free_disk_bytes = FreeDiskBytes(config_.data_directory).value_or(0);
     snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
+    snapshot->data_files = data_files_->counts();
+    snapshot->data_file_bytes_max = config_.max_data_file_bytes;
     snapshot->is_suspended = !plane_->scheduler().suspended().empty();
     snapshot->open_calls = plane_->calls().count();
     snapshot->resident_bytes = ResidentBytes();
@@ -178,6 +182,7 @@ absl::Status ControlDaemon::OpenPlane() {
   options.tasks = search_.get();
   options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
+  options.data_files = data_files_.get();
   options.limits = {config_.max_active_jobs,
                     config_.max_jobs_per_principal,
                     {config_.max_kernels_per_principal, config_.max_kernel_bytes_per_principal}};
@@ -213,6 +218,10 @@ absl::Status ControlDaemon::Open() {
   active_last_ = clock->Now();
   ASSIGN_OR_RETURN(directory_, OpenDataDirectory(config_.data_directory, environment_));
   ASSIGN_OR_RETURN(store_, OpenStore());
+  DataFileStoreOptions files = DataFileOptions(config_);
+  files.owner_bytes_max = config_.max_data_file_bytes / 2;
+  files.named = [this] { return NamedDataFiles(store_->kernels()); };
+  ASSIGN_OR_RETURN(data_files_, DataFileStore::Open(std::move(files)));
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   if (config_.lookups_first) {

@@ -26,6 +26,7 @@
 #include "server/daemon/device_watch.h"
 #include "server/daemon/local_devices.h"
 #include "server/daemon/monitoring.h"
+#include "server/data_files/data_file_store.h"
 #include "server/exec/process_evaluator.h"
 #include "server/rpc/call_limits.h"
 #include "server/rpc/server.h"
@@ -76,6 +77,7 @@ class ControlDaemon : public Daemon {
   // In the order of making; the destructor takes them down from the last to the first, see there.
   DataDirectory directory_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<DataFileStore> data_files_;
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadPool> search_;
   std::unique_ptr<ThreadExecutor> agent_executor_;

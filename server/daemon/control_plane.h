@@ -23,6 +23,7 @@
 
 #include "absl/status/status.h"
 #include "server/api/catalog_api.h"
+#include "server/api/data_file_api.h"
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
@@ -34,6 +35,7 @@
 #include "server/catalog/catalog.h"
 #include "server/catalog/catalog_watch.h"
 #include "server/catalog/misses.h"
+#include "server/data_files/data_file_store.h"
 #include "server/farm/control_link.h"
 #include "server/farm/device_directory.h"
 #include "server/farm/device_orders.h"
@@ -59,6 +61,7 @@ struct ControlPlaneOptions {
   Executor* lease = nullptr;     // keeps the node's lease
   TaskRunner* tasks = nullptr;   // reads histories, builds spaces, asks strategies
   EntropySource* entropy = nullptr;
+  DataFileStore* data_files = nullptr;  // null: definitions cannot name data files
 
   WorkerAbilities abilities;
   JobLimits limits;
@@ -109,6 +112,7 @@ class ControlPlane {
   // The public calls.
   OpenCalls& calls() { return calls_; }
   KernelApi& kernel_api() { return kernel_api_; }
+  DataFileApi& data_file_api() { return data_file_api_; }
   TuningApi& tuning_api() { return tuning_api_; }
   LookupApi& lookup_api() { return lookup_api_; }
   CatalogApi& catalog_api() { return catalog_api_; }
@@ -152,6 +156,7 @@ class ControlPlane {
 
   OpenCalls calls_;
   KernelApi kernel_api_;
+  DataFileApi data_file_api_;
   TuningApi tuning_api_;
   LookupApi lookup_api_;
   CatalogApi catalog_api_;

@@ -75,4 +75,12 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
   return opened;
 }
 
+DataFileStoreOptions DataFileOptions(const DaemonConfig& config) {
+  DataFileStoreOptions options;
+  options.path = config.data_directory + "/data_files";
+  options.bytes_max = config.max_data_file_bytes;
+  options.free_bytes_min = config.min_free_disk_bytes;
+  return options;
+}
+
 }  // namespace tunefarm

@@ -25,11 +25,12 @@ constexpr int kConfigsPerCallMax = 256;
 }  // namespace
 
 ControlLink::ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison,
-                         DeviceDirectory* devices, Hooks hooks, Options options)
+                         DeviceDirectory* devices, Hooks hooks, Options options, DataFileStore* data_files)
     : store_(store),
       clock_(clock),
       kernels_(kernels),
       hooks_(std::move(hooks)),
+      data_files_(data_files),
       compiles_(clock),
       filters_(store, clock, poison),
       claims_(store->Replacements()),
@@ -270,6 +271,17 @@ absl::StatusOr<wire::FetchBinaryResponse> ControlLink::FetchBinary(const wire::F
   ASSIGN_OR_RETURN(const Digest key, Digest::FromHex(request.key()));
   wire::FetchBinaryResponse response;
   response.set_binary(compiles_.Find(key));
+  return response;
+}
+
+absl::StatusOr<wire::FetchDataFileResponse> ControlLink::FetchDataFile(const wire::FetchDataFileRequest& request) {
+  if (data_files_ == nullptr) {
+    return WithReason(NotFound("this daemon keeps no data files"), "DATA_FILE_NOT_FOUND");
+  }
+  ASSIGN_OR_RETURN(DataFileStore::Piece piece, data_files_->Read(request.digest(), request.offset()));
+  wire::FetchDataFileResponse response;
+  response.set_part(std::move(piece.bytes));
+  response.set_total_bytes(piece.total_bytes);
   return response;
 }
 

@@ -20,6 +20,7 @@
 #include "server/agent/agent_link.h"
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
+#include "server/data_files/data_file_store.h"
 #include "server/farm/agent_registry.h"
 #include "server/farm/claim_desk.h"
 #include "server/farm/claim_filters.h"
@@ -44,9 +45,9 @@ class ControlLink : public AgentLink {
   static constexpr int kProtocolOldest = 2;
   static constexpr int kProtocol = 2;
 
-  // All outlive the link.
+  // All outlive the link. `data_files` may be null: there are none.
   ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison, DeviceDirectory* devices,
-              Hooks hooks, Options options);
+              Hooks hooks, Options options, DataFileStore* data_files = nullptr);
 
   absl::StatusOr<tunefarm::agent::v1::RegisterResponse> Register(
       const tunefarm::agent::v1::RegisterRequest& request) override;
@@ -64,6 +65,9 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::OfferBinaryRequest& request);
   absl::StatusOr<tunefarm::agent::v1::FetchBinaryResponse> FetchBinary(
       const tunefarm::agent::v1::FetchBinaryRequest& request);
+  // A part of a data file. NotFound (DATA_FILE_NOT_FOUND) for one that is not on this daemon.
+  absl::StatusOr<tunefarm::agent::v1::FetchDataFileResponse> FetchDataFile(
+      const tunefarm::agent::v1::FetchDataFileRequest& request);
   // Whether there are agents without devices that compile for those of others.
   bool compiles_for_others() const { return compiles_.is_used(); }
   CompileDesk::Counts compiles() const { return compiles_.counts(); }
@@ -144,6 +148,7 @@ class ControlLink : public AgentLink {
   Clock* const clock_;
   KernelRegistry* const kernels_;
   const Hooks hooks_;
+  DataFileStore* const data_files_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> claims_held_{false};
   CompileDesk compiles_;

@@ -163,6 +163,14 @@ void AddStore(const MetricsSnapshot& s, MetricsText* page) {
               static_cast<double>(s.free_disk_bytes));
   page->Gauge("tunefarm_disk_floor_bytes", "Free space below which jobs pause; 0: never.",
               static_cast<double>(s.free_disk_bytes_min));
+  page->Gauge("tunefarm_data_files", "Data files that users have uploaded.", static_cast<double>(s.data_files.files));
+  page->Gauge("tunefarm_data_file_bytes", "Size of these files.", static_cast<double>(s.data_files.bytes));
+  page->Gauge("tunefarm_data_file_max_bytes", "Limit for the size of data files and uploads under way.",
+              static_cast<double>(s.data_file_bytes_max));
+  page->Gauge("tunefarm_data_file_uploads", "Uploads of data files that were begun and are not complete.",
+              static_cast<double>(s.data_files.uploads));
+  page->Counter("tunefarm_data_files_removed_total", "Data files removed to make room for others.",
+                static_cast<double>(s.data_files.removed));
   if (s.retention == nullptr) return;
   const char* const kDeleted = "Removed by retention.";
   const auto deleted = [&](const char* what, const std::atomic<int64_t>& count) {

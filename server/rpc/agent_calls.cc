@@ -42,6 +42,7 @@ void AgentCalls::AddTo(Router* router) {
   AddCall(router, "tunefarm.agent.v1.AgentService/TakeCompiles", lane, link_, &ControlLink::TakeCompiles);
   AddCall(router, "tunefarm.agent.v1.AgentService/OfferBinary", lane, link_, &ControlLink::OfferBinary);
   AddCall(router, "tunefarm.agent.v1.AgentService/FetchBinary", lane, link_, &ControlLink::FetchBinary);
+  AddCall(router, "tunefarm.agent.v1.AgentService/FetchDataFile", lane, link_, &ControlLink::FetchDataFile);
   AddCall(router, "tunefarm.agent.v1.AgentService/Deregister", lane, link_, &ControlLink::Deregister);
   router->AddDeferred<wire::WaitRequest, wire::WaitResponse>(
       "tunefarm.agent.v1.AgentService/Wait", CallKind::kAgentCall,

@@ -5,6 +5,7 @@
 
 #include "server/api/access_api.h"
 #include "server/api/catalog_api.h"
+#include "server/api/data_file_api.h"
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
@@ -18,7 +19,8 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kThreads = 4;  // of each kind
+constexpr int kThreads = 4;  // of each kind, but for those that wait for a disk and for nothing else
+constexpr int kFileThreads = 2;
 constexpr int kLargeSpaceNice = 5;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
@@ -42,10 +44,12 @@ PublicCalls::PublicCalls(const RpcServices& services)
     : services_(services),
       slow_("rpc-slow", kThreads),
       orders_("rpc-order", kThreads),
-      spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}) {}
+      spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
+      files_("rpc-file", kFileThreads) {}
 
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
+  AddDataFiles(router);
   AddTuning(router);
   AddLookup(router);
   AddCatalog(router);
@@ -74,6 +78,16 @@ void PublicCalls::AddKernels(Router* router) {
                                         [api](const CallContext& /*context*/, const v1::CompileKernelRequest& request) {
                                           return api->CompileKernel(request, {.processor_time = kSpaceTimeMax});
                                         });
+}
+
+void PublicCalls::AddDataFiles(Router* router) {
+  DataFileApi* const api = services_.data_files;
+  AddCall(router, "tunefarm.v1.DataFileService/GetDataFile", kFast, api, &DataFileApi::GetDataFile);
+  router->Add<v1::UploadDataFileRequest>("tunefarm.v1.DataFileService/UploadDataFile", CallKind::kCall,
+                                         Lane{&files_, kWaitMax},
+                                         [api](const CallContext& context, const v1::UploadDataFileRequest& request) {
+                                           return api->UploadDataFile(context.principal, request);
+                                         });
 }
 
 void PublicCalls::AddTuning(Router* router) {

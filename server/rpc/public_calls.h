@@ -23,6 +23,7 @@ class PublicCalls {
 
  private:
   void AddKernels(Router* router);
+  void AddDataFiles(Router* router);
   void AddTuning(Router* router);
   void AddLookup(Router* router);
   void AddCatalog(Router* router);
@@ -33,6 +34,7 @@ class PublicCalls {
   ThreadPool slow_;    // for what waits for the store or compiles
   ThreadPool orders_;  // for what people order of a job, which waits for nothing else
   ThreadPool spaces_;  // for what searches a space
+  ThreadPool files_;   // for parts of data files
 };
 
 }  // namespace tunefarm

@@ -23,6 +23,7 @@ class AccessApi;
 class CallLimits;
 class CatalogApi;
 class ControlLink;
+class DataFileApi;
 class FarmApi;
 class KernelApi;
 class LookupApi;
@@ -34,6 +35,7 @@ class TuningApi;
 struct RpcServices {
   OpenCalls* calls = nullptr;  // counts them, except those of GetServerInfo
   KernelApi* kernels = nullptr;
+  DataFileApi* data_files = nullptr;
   TuningApi* tuning = nullptr;
   LookupApi* lookup = nullptr;
   CatalogApi* catalog = nullptr;

@@ -11,6 +11,7 @@
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/access_service.pb.h"
 #include "tunefarm/v1/catalog_service.pb.h"
+#include "tunefarm/v1/data_file_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
 #include "tunefarm/v1/farm_service.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
@@ -23,11 +24,11 @@ namespace {
 
 // A file with a service that is not listed here is found by the adapter's test of what it serves (unit_rpc).
 std::vector<const google::protobuf::FileDescriptor*> ServiceFiles() {
-  return {v1::CreateTokenRequest::descriptor()->file(),    v1::PinBestConfigRequest::descriptor()->file(),
-          v1::ListDevicesRequest::descriptor()->file(),    v1::CreateKernelRequest::descriptor()->file(),
-          v1::LookupConfigRequest::descriptor()->file(),   v1::GetServerInfoRequest::descriptor()->file(),
-          v1::CreateJobRequest::descriptor()->file(),      v1::ListAgentsRequest::descriptor()->file(),
-          agent::v1::RegisterRequest::descriptor()->file()};
+  return {v1::CreateTokenRequest::descriptor()->file(),  v1::PinBestConfigRequest::descriptor()->file(),
+          v1::ListDevicesRequest::descriptor()->file(),  v1::CreateKernelRequest::descriptor()->file(),
+          v1::LookupConfigRequest::descriptor()->file(), v1::GetServerInfoRequest::descriptor()->file(),
+          v1::CreateJobRequest::descriptor()->file(),    v1::ListAgentsRequest::descriptor()->file(),
+          v1::GetDataFileRequest::descriptor()->file(),  agent::v1::RegisterRequest::descriptor()->file()};
 }
 
 TEST(CallRulesTest, EveryMethodOfEveryServiceIsInTheTable) {

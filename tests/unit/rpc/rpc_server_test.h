@@ -137,6 +137,7 @@ class RpcServerTest : public testing::Test {
   RpcServices Services() {
     return {.calls = &plane_->calls(),
             .kernels = &plane_->kernel_api(),
+            .data_files = &plane_->data_file_api(),
             .tuning = &plane_->tuning_api(),
             .lookup = &plane_->lookup_api(),
             .catalog = &plane_->catalog_api(),
