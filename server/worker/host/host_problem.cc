@@ -127,9 +127,9 @@ Failure HostProblem::Allocate() {
   for (const BufferPlan& plan : *plans) {
     const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
     if (!plan.is_constant_symbol) needed += MappedBuffer::FootprintBytes(bytes);
-    // The pristine data, and what the reference leaves under each of the two poisons.
+    // The pristine data, and what the reference leaves under each of the two poisons, or what a file says.
     if (StartsWithData(plan)) needed += bytes;
-    if (IsOutput(plan)) needed += 2 * bytes;
+    if (IsOutput(plan)) needed += plan.expected ? bytes : 2 * bytes;
   }
   footprint_bytes_ = static_cast<int64_t>(needed);
   const uint64_t available = AvailableMemoryBytes();
