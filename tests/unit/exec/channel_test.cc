@@ -100,11 +100,12 @@ TEST(JsonChannelTest, CarriesFramesAndRefusesSerializedOnes) {
 TEST_F(ChannelTest, RefusesTooManyDescriptorsWithoutLeakingThem) {
   Frame frame;
   frame.mutable_log()->set_text("x");
-  EXPECT_TRUE(absl::IsResourceExhausted(worker_.Send(frame, std::vector<int>(kFrameFdsMax + 1, 0))));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(worker_.Send(frame, std::vector<int>(kFrameFdsMax + kFrameDataFilesMax + 1, 0))));
   const UniqueFd probe_before(dup(0));
   const std::string bytes = frame.SerializeAsString();
   iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
-  constexpr size_t kSent = 2 * kFrameFdsMax;
+  constexpr size_t kSent = 2 * (kFrameFdsMax + kFrameDataFilesMax);
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kSent)] = {};
   msghdr message = {};
   message.msg_iov = &part;

@@ -56,7 +56,7 @@ DEVICE_CUDA, DEVICE_HOST = 1, 2
 # server/exec/frame_limits.h
 PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX = 128 << 10
-FRAME_FDS_MAX = 4  # without data files, which kernels in Python do not name
+FRAME_FDS_MAX = 4
 ARTIFACT_BYTES_MAX = 64 << 20
 KERNEL_BYTES_MAX = 16 << 20
 MESSAGE_BYTES_MAX = 4 << 10
