@@ -12,7 +12,7 @@
 #include "server/agent/remote_link.h"
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
-#include "server/exec/shared_binaries.h"
+#include "server/exec/evaluator.h"
 
 namespace tunefarm {
 

@@ -73,7 +73,10 @@ class ExpectedFileChecker {
     for (int i = 0; i < reference.files_size(); ++i) {
       draft_.Note(CheckFile(fmt::format("reference.files[{}]", i), reference.files(i)));
     }
-    if (reference.files_size() > 0) draft_.Note(CheckAllOutputs());
+    if (reference.files_size() > 0) {
+      draft_.Note(CheckAllOutputs());
+      draft_.Note(CheckNoInputIsRandom());
+    }
     if (const size_t files = DataFilesOf(plan_.kernel).size(); files > size_t{kDataFilesMax}) {
       draft_.Note(FieldError("arguments", kLimitExceeded, "{} data files are too many; at most {} are allowed", files,
                              kDataFilesMax));
@@ -108,6 +111,23 @@ class ExpectedFileChecker {
       return FieldError("reference.files", kMissingField,
                         "there is no file for output '{}'; every output needs one, or none is verified",
                         argument.name());
+    }
+    return absl::OkStatus();
+  }
+
+  // What is expected is the same for every seed of the inputs.
+  absl::Status CheckNoInputIsRandom() {
+    for (const BufferFormula& buffer : plan_.buffers) {
+      const bool starts_with_data = buffer.is_constant_symbol || buffer.access == v1::ACCESS_IN ||
+                                    buffer.access == v1::ACCESS_INOUT ||
+                                    (buffer.access == v1::ACCESS_OUT && buffer.init == v1::INIT_FILL);
+      const v1::Fill::KindCase kind = buffer.fill.kind_case();
+      const bool is_random = kind == v1::Fill::KIND_NOT_SET || kind == v1::Fill::kNormal || kind == v1::Fill::kUniform;
+      if (!starts_with_data || !is_random) continue;
+      return FieldError(buffer.path + ".fill", kConflictingFields,
+                        "the data of '{}' is random, but the expected outputs are files, which are right for one set "
+                        "of inputs; use a file, zeros, constant or iota",
+                        buffer.name);
     }
     return absl::OkStatus();
   }

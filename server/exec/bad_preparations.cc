@@ -15,7 +15,10 @@ void BadPreparations::Note(const std::string& key, const WorkerTaskEnd& end) {
     return;
   }
   const tunefarm::v1::Outcome outcome = end.verdict.outcome;
-  if (outcome != tunefarm::v1::OUTCOME_RUN_CRASH && outcome != tunefarm::v1::OUTCOME_RUN_TIMEOUT) return;
+  if (outcome != tunefarm::v1::OUTCOME_RUN_CRASH && outcome != tunefarm::v1::OUTCOME_RUN_TIMEOUT &&
+      outcome != tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH) {
+    return;
+  }
   if (failures_.size() >= kKeysMax) failures_.clear();
   Failures& failures = failures_[key];
   ++failures.count;

@@ -1,7 +1,7 @@
 #pragma once
 
 // Which preparations (a kernel's reference and inputs for one problem, by WorkerPreparation::key) have crashed or hung
-// their workers so often that no further worker is spent on them. Not thread-safe.
+// their workers, or cannot be, so often that no further worker is spent on them. Not thread-safe.
 
 #include <map>
 #include <optional>

@@ -16,6 +16,8 @@
 namespace tunefarm {
 namespace {
 
+constexpr size_t kFdsMax = kFrameFdsMax + kFrameDataFilesMax;
+
 // Takes every descriptor that came with a packet, so that none leaks whatever else is wrong with it.
 std::vector<UniqueFd> TakeFds(msghdr* message) {
   std::vector<UniqueFd> fds;
@@ -54,14 +56,14 @@ absl::Status Channel::Send(const tunefarm::worker::v1::Frame& frame, const std::
   if (bytes.size() > kFrameBytesMax) {
     return ResourceExhausted("a frame of {} bytes exceeds the limit of {}", bytes.size(), kFrameBytesMax);
   }
-  if (fds.size() > kFrameFdsMax) {
-    return ResourceExhausted("{} descriptors for one frame, the limit is {}", fds.size(), kFrameFdsMax);
+  if (fds.size() > kFdsMax) {
+    return ResourceExhausted("{} descriptors for one frame, the limit is {}", fds.size(), kFdsMax);
   }
   iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kFrameFdsMax)> control = {};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kFdsMax)> control = {};
   if (!fds.empty()) {
     message.msg_control = control.data();
     message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
@@ -88,7 +90,7 @@ ReceiveResult Channel::Receive(ReceivedFrame* received, std::string* error) {
   // when a thread starts and so takes memory in every thread of the process.
   constexpr size_t kBufferBytes = kFrameBytesMax + 1;
   static thread_local const auto buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes);
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kFrameFdsMax)> control;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kFdsMax)> control;
   iovec part = {buffer.get(), kBufferBytes};
   msghdr message = {};
   message.msg_iov = &part;
@@ -116,7 +118,7 @@ ReceiveResult Channel::Receive(ReceivedFrame* received, std::string* error) {
     return ReceiveResult::kGarbage;
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    *error = fmt::format("it sent more than {} descriptors in one packet", kFrameFdsMax);
+    *error = fmt::format("it sent more than {} descriptors in one packet", kFdsMax);
     return ReceiveResult::kGarbage;
   }
   const std::string_view bytes(buffer.get(), static_cast<size_t>(got));

@@ -37,9 +37,9 @@ class Channel {
   // descriptors.
   static absl::StatusOr<std::pair<Channel, UniqueFd>> CreatePair(FrameCodec codec);
 
-  // Sends one frame with copies of the descriptors. ResourceExhausted for more than kFrameBytesMax or kFrameFdsMax;
-  // Internal when it cannot be written; Unavailable when the other end is closed; Aborted when it does not read and the
-  // socket does not block.
+  // Sends one frame with copies of the descriptors. ResourceExhausted for more than kFrameBytesMax or more descriptors
+  // than kFrameFdsMax and kFrameDataFilesMax; Internal when it cannot be written; Unavailable when the other end is
+  // closed; Aborted when it does not read and the socket does not block.
   absl::Status Send(const tunefarm::worker::v1::Frame& frame, const std::vector<int>& fds = {});
 
   ReceiveResult Receive(ReceivedFrame* received, std::string* error);

@@ -112,7 +112,7 @@ CompilePools::CompilePools(EventLoop* loop, const ProcessEvaluatorOptions* optio
 absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& request) const {
   Job job;
   job.backend = BackendOf(*request.plan);
-  job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr);
+  job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr, {});
   ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation));
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   job.task.evaluate.set_ptx(request.ptx);

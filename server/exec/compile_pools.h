@@ -19,7 +19,6 @@
 #include "server/exec/event_loop.h"
 #include "server/exec/preparation_cache.h"
 #include "server/exec/process_evaluator_options.h"
-#include "server/exec/shared_binaries.h"
 #include "server/exec/worker_pool.h"
 
 namespace tunefarm {

@@ -9,10 +9,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "server/base/file_set.h"
+#include "server/base/hash.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/exec/data_file_handle.h"
@@ -119,6 +121,20 @@ class Evaluator {
 
   // How many compiles run at once, and so how far ahead it pays to ask.
   virtual int compile_slots() const = 0;
+};
+
+// Binaries that other machines of a farm compile, or need. Asked behind the evaluator's own cache, before it compiles.
+// Only of compilers whose binaries are the same on every machine: those for GPUs. Thread-safe; no call blocks.
+class SharedBinaries {
+ public:
+  virtual ~SharedBinaries() = default;
+
+  // The key is the digest of all that goes into the binary, its compiler included. Calls `done` once, on any thread,
+  // also before it returns; none: it is to be compiled here. The owner ensures that this is over, or never
+  // comes, before the evaluator ends.
+  virtual void Find(const Digest& key, std::function<void(std::optional<CompileResult>)> done) = 0;
+  // It was asked for here, and is here: others may need it.
+  virtual void Keep(const Digest& key, const CompileResult& result) = 0;
 };
 
 // What the probe workers found. Blocking; used once at start and by `devices`.

@@ -13,10 +13,10 @@ inline constexpr uint32_t kFrameProtocolVersion = 1;
 // Of one packet, in bytes; less than the kernel's default for the buffer of a socket, 208 KiB. Anything larger travels
 // as a sealed memfd. In JSON the longest log is up to 64 KiB long, 4096 samples are up to 56 KiB.
 inline constexpr size_t kFrameBytesMax = 128 << 10;
-// Data files of one kernel, whose descriptors a Prepare carries.
+// Memfds that one packet may carry.
+inline constexpr size_t kFrameFdsMax = 4;
+// Descriptors of data files behind them, in a Prepare: those of one kernel.
 inline constexpr size_t kFrameDataFilesMax = 64;
-// Descriptors that one packet may carry: memfds, and those of data files.
-inline constexpr size_t kFrameFdsMax = 4 + kFrameDataFilesMax;
 inline constexpr uint64_t kArtifactBytesMax = 64ull << 20;
 // As it is sent: in JSON the sources are a third longer than they are.
 inline constexpr uint64_t kKernelBytesMax = 16ull << 20;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace tunefarm {
@@ -10,17 +11,23 @@ namespace {
 // Of as many problems may trials come in turns before preparations are made again: two for each, to compile and to run.
 constexpr size_t kPreparationsMax = 16;
 
+bool AreTheSame(const std::vector<DataFileHandle>& files, const std::vector<DataFileHandle>& others) {
+  return std::equal(files.begin(), files.end(), others.begin(), others.end(),
+                    [](const DataFileHandle& file, const DataFileHandle& other) { return file.file == other.file; });
+}
+
 }  // namespace
 
 std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared_ptr<const KernelPlan>& plan,
                                                                const std::shared_ptr<const ResolvedProblem>& problem,
                                                                const DeviceClass& device_class, uint64_t seed,
-                                                               const std::shared_ptr<const Artifact>& reference) {
+                                                               const std::shared_ptr<const Artifact>& reference,
+                                                               const std::vector<DataFileHandle>& data_files) {
   MutexLock lock(&mutex_);
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
     const WorkerPreparation& known = *entry->preparation;
     if (known.plan == plan && known.resolved_problem == problem && known.reference_artifact == reference &&
-        known.input_seed == seed && entry->device_class == device_class) {
+        known.input_seed == seed && AreTheSame(known.data_files, data_files) && entry->device_class == device_class) {
       return entry->preparation;
     }
   }
@@ -33,6 +40,7 @@ std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared
   made->input_seed = seed;
   made->reference_artifact = reference;
   made->compile_options = compile_options_;
+  made->data_files = data_files;
   if (entries_.size() >= kPreparationsMax) entries_.erase(entries_.begin());
   entries_.push_back({device_class, made});
   return made;

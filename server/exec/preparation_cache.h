@@ -2,7 +2,7 @@
 
 // The preparations of the problems at work. All trials of one problem share one, so that its key, a hash over the
 // device's properties among others, and its messages are made once and not for every trial. The last few stay, with the
-// plan and the reference's binary that they point to.
+// plan, the reference's binary and the open data files that they point to.
 //
 // Thread-safe.
 
@@ -14,6 +14,7 @@
 #include "server/base/mutex.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
+#include "server/exec/data_file_handle.h"
 #include "server/exec/worker_request.h"
 
 namespace tunefarm {
@@ -23,12 +24,13 @@ class PreparationCache {
   // `compile_options` of every preparation.
   explicit PreparationCache(std::vector<std::string> compile_options) : compile_options_(std::move(compile_options)) {}
 
-  // `reference` may be null. Plans, problems and binaries are told apart by their addresses: two that are equal but not
-  // the same get preparations of their own with equal keys.
+  // `reference` may be null. Plans, problems, binaries and open files are told apart by their addresses: two that are
+  // equal but not the same get preparations of their own with equal keys.
   std::shared_ptr<const WorkerPreparation> Get(const std::shared_ptr<const KernelPlan>& plan,
                                                const std::shared_ptr<const ResolvedProblem>& problem,
                                                const DeviceClass& device_class, uint64_t seed,
-                                               const std::shared_ptr<const Artifact>& reference) LOCKS_EXCLUDED(mutex_);
+                                               const std::shared_ptr<const Artifact>& reference,
+                                               const std::vector<DataFileHandle>& data_files) LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Entry {

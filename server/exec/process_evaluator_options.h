@@ -9,7 +9,6 @@
 
 #include "server/base/clock.h"
 #include "server/exec/evaluator.h"
-#include "server/exec/shared_binaries.h"
 
 namespace tunefarm {
 

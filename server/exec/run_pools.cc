@@ -45,7 +45,7 @@ RunResult ToRunResult(WorkerTaskEnd end) {
 WorkerTask RunPools::MakeTask(const RunRequest& request) const {
   WorkerTask task;
   task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, request.input_seed,
-                                        request.reference_artifact);
+                                        request.reference_artifact, request.data_files);
   *task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   *task.evaluate.mutable_policy() = ResolvePolicy(request.policy);
   // It was evaluated when the config was compiled: it cannot fail now.

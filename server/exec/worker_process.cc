@@ -23,6 +23,14 @@ using tunefarm::worker::v1::Prepare;
 
 Duration Milliseconds(int ms) { return std::chrono::milliseconds(ms); }
 
+// How long a preparation may take: reading files from a slow disk comes on top.
+int PrepareMs(const WorkerPreparation& preparation, int prepare_ms) {
+  constexpr int64_t kFileBytesPerMs = 50'000;
+  int64_t bytes = 0;
+  for (const DataFileHandle& file : preparation.data_files) bytes += file.bytes;
+  return prepare_ms + static_cast<int>(bytes / kFileBytesPerMs);
+}
+
 double ToMs(Duration duration) { return std::chrono::duration<double, std::milli>(duration).count(); }
 
 }  // namespace
@@ -199,7 +207,7 @@ void WorkerProcess::SendPrepare(const WorkerPreparation& preparation) {
   if (options_.expected_outputs != nullptr && expected == nullptr) {
     prepare->set_expected_outputs_bytes_max(static_cast<int64_t>(options_.expected_outputs->one_bytes_max()));
   }
-  if (Send(request->frame, request->fds)) timer_.Start(options_.deadlines.prepare_ms);
+  if (Send(request->frame, request->fds)) timer_.Start(PrepareMs(preparation, options_.deadlines.prepare_ms));
 }
 
 void WorkerProcess::SendEvaluate() {

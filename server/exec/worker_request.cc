@@ -72,6 +72,14 @@ absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparatio
     prepare->set_has_expected_outputs(true);
     request.fds.push_back(expected->fd.get());
   }
+  if (preparation.data_files.size() > kFrameDataFilesMax) {
+    return ResourceExhausted("the kernel names {} data files, the limit is {}", preparation.data_files.size(),
+                             kFrameDataFilesMax);
+  }
+  for (const DataFileHandle& file : preparation.data_files) {
+    prepare->add_data_file_digests(file.digest);
+    request.fds.push_back(file.file->get());
+  }
   return request;
 }
 

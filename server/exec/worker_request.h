@@ -60,7 +60,7 @@ struct WorkerTask {
   std::function<void(WorkerTaskEnd)> done;  // exactly once, on the loop, not from within Assign
 };
 
-// A frame and the descriptors that go with it; those in `owned` are its own.
+// A frame and the descriptors that go with it; those in `owned` are its own, others those of what it was made from.
 struct WorkerRequest {
   tunefarm::worker::v1::Frame frame;
   std::vector<int> fds;
@@ -77,8 +77,8 @@ struct SentBinary {
 absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
                               const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate);
 
-// ResourceExhausted for a kernel or binary beyond its limit, or without memory. `codec` is that of the worker's
-// channel. `expected` may be null.
+// ResourceExhausted for a kernel, binary or number of data files beyond its limit, or without memory. `codec` is that
+// of the worker's channel. `expected` may be null.
 absl::StatusOr<WorkerRequest> PrepareRequest(const WorkerPreparation& preparation, FrameCodec codec,
                                              const SharedMemfd* expected);
 absl::StatusOr<WorkerRequest> EvaluateRequest(const WorkerTask& task, uint64_t evaluation_id, SentBinary* sent);

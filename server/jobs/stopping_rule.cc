@@ -54,9 +54,12 @@ void StoppingRule::Tell(const tunefarm::v1::Trial& trial) {
   if (!because_.empty() || trial.outcome() == tunefarm::v1::OUTCOME_LOST) return;
   const bool crashed =
       trial.outcome() == tunefarm::v1::OUTCOME_RUN_CRASH || trial.outcome() == tunefarm::v1::OUTCOME_RUN_TIMEOUT;
-  if (crashed && trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) {
+  const bool may_be_the_inputs = crashed || trial.outcome() == tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH;
+  if (may_be_the_inputs && trial.phase() == tunefarm::v1::PHASE_UNSPECIFIED) {
     if (++never_began_ == kNeverBeganMax) {
-      because_ = "the reference or the inputs crash or hang, so no config can be judged; see the first trial's message";
+      because_ =
+          fmt::format("the reference or the inputs {}, so no config can be judged; see the first trial's message",
+                      crashed ? "crash or hang" : "cannot be made as the definition says");
       return;
     }
   } else if (crashed || trial.outcome() == tunefarm::v1::OUTCOME_OK ||

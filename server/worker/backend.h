@@ -44,6 +44,9 @@ struct PreparedKernel {
   std::vector<std::string> compile_options;
   // What RunBackend::ExpectedOutputs of another worker gave for the same kernel, problem and seed; empty: nothing.
   std::string expected_outputs;
+  // The data files that the kernel names, by digest, open for reading. Never mapped: one that is cut short meanwhile
+  // would end the process.
+  std::map<std::string, std::shared_ptr<const UniqueFd>> data_files;
   // Another worker measures on the device meanwhile: it is used only between TakeDevice and YieldDevice, and no more of
   // its memory is taken than leaves the other one room.
   bool standby = false;

@@ -72,9 +72,8 @@ class Session : public PhaseReporter {
 
  private:
   absl::StatusOr<std::string> ReceiveWarmStart();
-  absl::Status OnPrepare(const Prepare& prepare, const std::vector<UniqueFd>& fds);
-  absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare,
-                                                                   const std::vector<UniqueFd>& fds);
+  absl::Status OnPrepare(const Prepare& prepare, std::vector<UniqueFd> fds);
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare, std::vector<UniqueFd> fds);
   absl::Status OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds);
   absl::Status OnHealthCheck();
   Result DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled);
@@ -216,7 +215,7 @@ int Session::Loop() {
       case Frame::kShutdown:
         return kWorkerExitOk;
       case Frame::kPrepare:
-        done = OnPrepare(received.frame.prepare(), received.fds);
+        done = OnPrepare(received.frame.prepare(), std::move(received.fds));
         break;
       case Frame::kEvaluate:
         done = OnEvaluate(received.frame.evaluate(), received.fds);
@@ -235,8 +234,9 @@ int Session::Loop() {
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const Prepare& prepare,
-                                                                          const std::vector<UniqueFd>& fds) {
-  const size_t expected = 1u + (prepare.has_reference_artifact() ? 1 : 0) + (prepare.has_expected_outputs() ? 1 : 0);
+                                                                          std::vector<UniqueFd> fds) {
+  const size_t memfds = 1u + (prepare.has_reference_artifact() ? 1 : 0) + (prepare.has_expected_outputs() ? 1 : 0);
+  const size_t expected = memfds + static_cast<size_t>(prepare.data_file_digests_size());
   if (fds.size() != expected)
     return InvalidArgument("a Prepare with {} descriptors instead of {}", fds.size(), expected);
   ASSIGN_OR_RETURN(std::string bytes, ReadSealedMemfd(fds[0].get(), kKernelBytesMax));
@@ -256,7 +256,14 @@ absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const 
     ASSIGN_OR_RETURN(prepared->reference_artifact, ReadSealedMemfd(fds[1].get(), kArtifactBytesMax));
   }
   if (prepare.has_expected_outputs()) {
-    ASSIGN_OR_RETURN(prepared->expected_outputs, ReadSealedMemfd(fds.back().get(), kExpectedOutputsBytesMax));
+    ASSIGN_OR_RETURN(prepared->expected_outputs, ReadSealedMemfd(fds[memfds - 1].get(), kExpectedOutputsBytesMax));
+  }
+  for (int i = 0; i < prepare.data_file_digests_size(); ++i) {
+    UniqueFd& file = fds[memfds + static_cast<size_t>(i)];
+    // Other workers read the same file.
+    if ((fcntl(file.get(), F_GETFL) & O_ACCMODE) != O_RDONLY)
+      return InvalidArgument("data file {} is not open for reading alone", prepare.data_file_digests(i));
+    prepared->data_files[prepare.data_file_digests(i)] = std::make_shared<const UniqueFd>(std::move(file));
   }
   prepared->standby = prepare.standby();
   prepared->reference_lowered_names.insert(prepare.reference_lowered_names().begin(),
@@ -265,13 +272,13 @@ absl::StatusOr<std::shared_ptr<const PreparedKernel>> Session::ReadKernel(const 
   return prepared;
 }
 
-absl::Status Session::OnPrepare(const Prepare& prepare, const std::vector<UniqueFd>& fds) {
+absl::Status Session::OnPrepare(const Prepare& prepare, std::vector<UniqueFd> fds) {
   evaluation_id_ = 0;
   kernel_ = nullptr;
   Frame frame;
   UniqueFd outputs;
   Prepared* prepared = frame.mutable_prepared();
-  absl::StatusOr<std::shared_ptr<const PreparedKernel>> kernel = ReadKernel(prepare, fds);
+  absl::StatusOr<std::shared_ptr<const PreparedKernel>> kernel = ReadKernel(prepare, std::move(fds));
   if (!kernel.ok()) {
     // The daemon compiled the same definition before it sent it.
     prepared->set_outcome(tunefarm::v1::OUTCOME_LOST);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "server/exec/frame_limits.h"
 #include "server/exec/process_evaluator.h"
 #include "tests/exec/evaluator_fixture.h"
 
@@ -33,6 +34,30 @@ TEST_F(EvaluatorTest, WorkerStaysWarmAndPreparesOncePerProblem) {
   RunRequest other_seed = RunOf("ok", 4, "device-0", 5);
   other_seed.input_seed = 2;
   EXPECT_THAT(Run(std::move(other_seed)).message, HasSubstr("preparations=3 runs=4 "));
+}
+
+TEST_F(EvaluatorTest, RunWorkersReadDataFilesByTheirDescriptors) {
+  const std::string path = directory_.File("rows");
+  TUNEFARM_CHECK_OK(WriteFileAtomically(path, "content"));
+  const auto open_file = [&path](int mode) {
+    return std::make_shared<const UniqueFd>(open(path.c_str(), mode | O_CLOEXEC));
+  };
+  RunRequest request = RunOf("ok");
+  const auto file = open_file(O_RDONLY);
+  for (size_t i = 0; i < kFrameDataFilesMax; ++i) request.data_files.push_back({fmt::format("{:064x}", i), 7, file});
+  const RunResult run = Run(request);
+  EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_OK) << run.message;
+  EXPECT_THAT(run.message, HasSubstr(fmt::format(" files={}:contentcontent", kFrameDataFilesMax)));
+  request.data_files.push_back({std::string(64, 'f'), 7, file});
+  request.problem = FakeProblem(*plan_, 5);
+  const RunResult many = Run(request);
+  EXPECT_EQ(many.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(many.message, HasSubstr("names 65 data files, the limit is 64"));
+  // No worker may write to what others read.
+  request.data_files = {{std::string(64, 'a'), 7, open_file(O_RDWR)}};
+  const RunResult writable = Run(request);
+  EXPECT_EQ(writable.outcome, tunefarm::v1::OUTCOME_LOST);
+  EXPECT_THAT(writable.message, HasSubstr("aaaa is not open for reading alone"));
 }
 
 TEST_F(EvaluatorTest, EqualConstantsShareOneCompile) {

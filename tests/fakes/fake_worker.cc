@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -247,6 +248,12 @@ class FakeRun : public RunBackend {
       }
     }
     expected_ = kernel->expected_outputs;
+    files_ = kernel->data_files.empty() ? "" : fmt::format(" files={}:", kernel->data_files.size());
+    for (const auto& [digest, file] : kernel->data_files) {
+      std::array<char, 64> content;
+      const ssize_t got = pread(file->get(), content.data(), content.size(), 0);
+      files_ += std::string_view(content.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    }
     if (prepare == "4") {
       prepared.set_outcome(tunefarm::v1::OUTCOME_OUT_OF_MEMORY);
       prepared.set_message("the inputs do not fit");
@@ -273,8 +280,8 @@ class FakeRun : public RunBackend {
     Result result;
     result.set_phase(tunefarm::v1::PHASE_MEASURE);
     // Tells the tests how warm the worker was and whether the binary came through.
-    result.set_message(fmt::format("preparations={} runs={} artifact={} pid={} warm={} expected={}", preparations_,
-                                   runs_, input.artifact, getpid(), warm_start_, expected_));
+    result.set_message(fmt::format("preparations={} runs={} artifact={} pid={} warm={} expected={}{}", preparations_,
+                                   runs_, input.artifact, getpid(), warm_start_, expected_, files_));
     result.set_worker_is_damaged(behave == "damaged" || behave == "lost");
     if (behave == "lost" || behave == "refused") {
       result.set_outcome(tunefarm::v1::OUTCOME_LOST);
@@ -304,7 +311,7 @@ class FakeRun : public RunBackend {
 
  private:
   const std::string warm_start_, health_;
-  std::string expected_;
+  std::string expected_, files_;
   int preparations_ = 0;
   int runs_ = 0;
 };

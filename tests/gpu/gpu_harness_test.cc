@@ -130,31 +130,36 @@ TEST_F(DeviceHarness, ComparesAsTheHostDoes) {
       set(&expected, 10, poison), set(&actual, 10, poison);  // untouched by both
       set(&expected, 11, poison);                            // overwritten
       set(&actual, 140'000, poison);                         // unwritten
-      const BufferComparison host = Compare("x", type, actual, expected, PoisonPattern::kFirst, tolerance);
       cuda::GuardedBuffer device_actual, device_expected;
       Upload(actual, &device_actual);
       Upload(expected, &device_expected);
-      cuda::Harness::CompareInput input{"x",
-                                        type,
-                                        kElements,
-                                        device_actual.data(),
-                                        device_expected.data(),
-                                        PoisonPattern::kFirst,
-                                        PoisonPattern::kFirst};
-      BufferComparison device;
-      const cuda::Failure failure = harness_->Compare(input, tolerance, &device);
-      ASSERT_FALSE(failure) << failure.message;
-      SCOPED_TRACE(std::string(NameOf(type)) + " row_length " + std::to_string(row_length));
-      EXPECT_GE(host.mismatches, 4u);
-      EXPECT_EQ(device.elements, host.elements);
-      EXPECT_EQ(device.mismatches, host.mismatches);
-      EXPECT_EQ(device.hard_mismatches, host.hard_mismatches);
-      EXPECT_EQ(device.max_absolute_error, host.max_absolute_error);
-      EXPECT_DOUBLE_EQ(device.max_relative_error, host.max_relative_error);
-      EXPECT_EQ(device.bad_row, host.bad_row);
-      EXPECT_NEAR(device.bad_row_norm, host.bad_row_norm, 1e-9);
-      ASSERT_EQ(device.first.size(), host.first.size());
-      for (size_t i = 0; i < host.first.size(); ++i) EXPECT_EQ(device.first[i].index, host.first[i].index);
+      for (const bool expected_is_whole : {false, true}) {
+        const BufferComparison host =
+            Compare("x", type, actual, expected, PoisonPattern::kFirst, tolerance, expected_is_whole);
+        cuda::Harness::CompareInput input;
+        input.buffer = "x";
+        input.type = type;
+        input.elements = kElements;
+        input.actual = device_actual.data();
+        input.expected = device_expected.data();
+        input.pattern = PoisonPattern::kFirst;
+        if (!expected_is_whole) input.expected_pattern = PoisonPattern::kFirst;
+        BufferComparison device;
+        const cuda::Failure failure = harness_->Compare(input, tolerance, &device);
+        ASSERT_FALSE(failure) << failure.message;
+        SCOPED_TRACE(std::string(NameOf(type)) + " row_length " + std::to_string(row_length) +
+                     (expected_is_whole ? " whole" : ""));
+        EXPECT_GE(host.mismatches, 4u);
+        EXPECT_EQ(device.elements, host.elements);
+        EXPECT_EQ(device.mismatches, host.mismatches);
+        EXPECT_EQ(device.hard_mismatches, host.hard_mismatches);
+        EXPECT_EQ(device.max_absolute_error, host.max_absolute_error);
+        EXPECT_DOUBLE_EQ(device.max_relative_error, host.max_relative_error);
+        EXPECT_EQ(device.bad_row, host.bad_row);
+        EXPECT_NEAR(device.bad_row_norm, host.bad_row_norm, 1e-9);
+        ASSERT_EQ(device.first.size(), host.first.size());
+        for (size_t i = 0; i < host.first.size(); ++i) EXPECT_EQ(device.first[i].index, host.first[i].index);
+      }
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "server/base/memfd.h"
 #include "server/base/status.h"
 
 namespace tunefarm {
@@ -60,14 +61,14 @@ v1::MeasurementPolicy QuickPolicy() {
 }
 
 KernelBench::KernelBench(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
-                         const v1::Problem& problem)
+                         const v1::Problem& problem, const DataFiles& data_files)
     : kernel_(std::make_shared<PreparedKernel>()) {
   input.policy = QuickPolicy();
-  Open(definition, sources, problem);
+  Open(definition, sources, problem, data_files);
 }
 
 void KernelBench::Open(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
-                       const v1::Problem& problem) {
+                       const v1::Problem& problem, const DataFiles& data_files) {
   Gpu* const gpu = TheGpu(nullptr);
   absl::StatusOr<v1::Kernel> message = ParseKernelText(definition, "kernel.pbtxt");
   ASSERT_TRUE(message.ok()) << MessageOf(message.status());
@@ -84,6 +85,11 @@ void KernelBench::Open(const std::string& definition, const std::vector<std::pai
   ASSERT_TRUE(resolved.ok()) << MessageOf(resolved.status());
   kernel_->problem = *resolved;
   kernel_->device_class = gpu->device_class;
+  for (const auto& [digest, content] : data_files) {
+    absl::StatusOr<UniqueFd> file = CreateSealedMemfd("data", content);
+    ASSERT_TRUE(file.ok()) << MessageOf(file.status());
+    kernel_->data_files[digest] = std::make_shared<const UniqueFd>(*std::move(file));
+  }
   const Result compiled = Compile((*plan)->DefaultConfig(*resolved), &kernel_->reference_artifact);
   ASSERT_EQ(compiled.outcome(), v1::OUTCOME_OK) << compiled.message() << "\n" << compiled.log();
   kernel_->reference_lowered_names.insert(compiled.lowered_names().begin(), compiled.lowered_names().end());

@@ -33,9 +33,11 @@ tunefarm::v1::MeasurementPolicy QuickPolicy();
 // One definition and problem on the GPU. Failures to build it are test failures and leave ok() false.
 class KernelBench {
  public:
-  // `sources` are path and content, the first the translation unit.
+  using DataFiles = std::map<std::string, std::string>;
+
+  // `sources` are path and content, the first the translation unit. `data_files` are digest and content.
   KernelBench(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
-              const tunefarm::v1::Problem& problem = {});
+              const tunefarm::v1::Problem& problem = {}, const DataFiles& data_files = {});
 
   // Runs the default config with some parameters set ("MODE=good,BLOCK=128"; empty: the default).
   tunefarm::worker::v1::Result Run(const std::string& parameters = "");
@@ -48,7 +50,7 @@ class KernelBench {
 
  private:
   void Open(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
-            const tunefarm::v1::Problem& problem);
+            const tunefarm::v1::Problem& problem, const DataFiles& data_files);
   tunefarm::worker::v1::Result Compile(const Config& config, std::string* artifact);
 
   std::shared_ptr<PreparedKernel> kernel_;

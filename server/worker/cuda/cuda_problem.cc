@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/base/status.h"
+#include "server/worker/verify/data_files.h"
 #include "server/worker/verify/expected_file.h"
 #include "server/worker/verify/fill.h"
 
@@ -29,6 +30,11 @@ bool IsScratch(const BufferPlan& plan) { return !plan.is_constant_symbol && plan
 bool IsPoisoned(const BufferPlan& plan) { return !StartsWithData(plan) && plan.init != v1::INIT_ZERO; }
 
 bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsInput(plan); }
+
+// Whether something says what the outputs of a kernel must be: a reference, or a file for this one.
+bool HasExpected(const KernelPlan& kernel, const BufferPlan& plan) {
+  return IsOutput(plan) && (plan.expected.has_value() || kernel.HasSequence(Sequence::kReference));
+}
 
 uint64_t BytesOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.bytes()); }
 uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.length); }
@@ -63,11 +69,10 @@ Failure CudaProblem::Allocate() {
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
   if (!plans.ok()) return DefinitionFailure("The buffers cannot be sized", plans.status());
-  const bool has_reference = kernel_->plan->HasSequence(Sequence::kReference);
   double needed = 0;  // double: sums of hostile lengths must not wrap
   for (const BufferPlan& plan : *plans) {
     const double bytes = static_cast<double>(GuardedBuffer::FootprintBytes(BytesOf(plan)));
-    needed += bytes * (1 + (NeedsPristine(plan) ? 1 : 0) + (has_reference && IsOutput(plan) ? 1 : 0));
+    needed += bytes * (1 + (NeedsPristine(plan) ? 1 : 0) + (HasExpected(*kernel_->plan, plan) ? 1 : 0));
   }
   uint64_t free = 0, total = 0;
   TUNEFARM_RETURN_IF_FAILED(tools_.gpu.FreeBytes(&free, &total));
@@ -88,7 +93,7 @@ Failure CudaProblem::Allocate() {
     Buffer buffer;
     buffer.plan = plan;
     TUNEFARM_RETURN_IF_FAILED(AllocateBuffer(&buffer));
-    if (has_reference && IsOutput(plan)) TUNEFARM_RETURN_IF_FAILED(AllocateGuarded(BytesOf(plan), &buffer.expected));
+    if (HasExpected(*kernel_->plan, plan)) TUNEFARM_RETURN_IF_FAILED(AllocateGuarded(BytesOf(plan), &buffer.expected));
     buffers_.push_back(std::move(buffer));
   }
   return {};
@@ -130,7 +135,7 @@ Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& bet
   if (failure) return failure;
   for (Buffer& buffer : buffers_) {
     if (!StartsWithData(buffer.plan)) continue;
-    TUNEFARM_RETURN_IF_FAILED(FillData(&buffer, seed));
+    TUNEFARM_RETURN_IF_FAILED(FillData(&buffer, seed, between));
     TUNEFARM_RETURN_IF_FAILED(Pause(between));
   }
   bool taken = false;
@@ -142,7 +147,7 @@ Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& bet
     TUNEFARM_RETURN_IF_FAILED(RunPrepareSteps(module.get()));
     TUNEFARM_RETURN_IF_FAILED(Pause(between));
   }
-  if (!taken) TUNEFARM_RETURN_IF_FAILED(BuildReference(module.get()));
+  if (!taken) TUNEFARM_RETURN_IF_FAILED(BuildReference(module.get(), between));
   TUNEFARM_RETURN_IF_FAILED(Pause(between));
   return Seal();
 }
@@ -156,7 +161,12 @@ Failure CudaProblem::LoadReference(std::unique_ptr<LoadedModule>* module) {
   return failure;
 }
 
-Failure CudaProblem::BuildReference(LoadedModule* module) {
+Failure CudaProblem::BuildReference(LoadedModule* module, const std::function<void()>& between) {
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !buffer.plan.expected) continue;
+    TUNEFARM_RETURN_IF_FAILED(
+        ReadFile(*buffer.plan.expected, buffer.plan, CheckExpected, buffer.expected.data(), between));
+  }
   if (!kernel_->plan->HasSequence(Sequence::kReference)) return {};
   TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst, module));
   bool ambiguous = false;
@@ -169,7 +179,8 @@ std::string CudaProblem::ReferenceKey(uint64_t seed) const {
 }
 
 std::string CudaProblem::PackReference(uint64_t bytes_max) {
-  if (!seed_.has_value()) return "";
+  // What files say, every worker reads itself.
+  if (!seed_.has_value() || !kernel_->plan->HasSequence(Sequence::kReference)) return "";
   uint64_t bytes = 0;
   for (const Buffer& buffer : buffers_) bytes += buffer.expected.bytes() + buffer.expected_second.bytes();
   if (bytes == 0 || bytes + (1 << 16) > bytes_max) return "";
@@ -193,7 +204,7 @@ std::string CudaProblem::Note() const {
     std::vector<std::byte> expected(std::min(BytesOf(buffer.plan), kBytesMax));
     if (tools_.gpu.CopyToHost(buffer.expected.data(), expected.data(), expected.size())) return "";
     std::optional<PoisonPattern> poison;
-    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
+    if (IsPoisoned(buffer.plan) && !buffer.plan.expected) poison = PoisonPattern::kFirst;
     const std::optional<double> constant = PassingConstant(buffer.plan.type, expected, poison, tolerance_);
     if (constant) return ConstantNote(buffer.plan.name, *constant);
   }
@@ -224,15 +235,46 @@ Failure CudaProblem::TakeReference(uint64_t seed, bool* taken) {
   return {};
 }
 
-Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed) {
+Failure CudaProblem::ReadFile(const v1::DataFile& file, const BufferPlan& plan,
+                              Failure (*check)(const BufferPlan&, uint64_t, std::span<const std::byte>),
+                              CUdeviceptr target, const std::function<void()>& between) {
+  DataFileReader reader;
+  TUNEFARM_RETURN_IF_FAILED(DataFileReader::Open(*kernel_, file, plan, &reader));
+  std::vector<std::byte> part;
+  for (uint64_t offset = 0; offset < BytesOf(plan); offset += part.size()) {
+    part.resize(std::min<uint64_t>(kDataFilePartBytes, BytesOf(plan) - offset));
+    TUNEFARM_RETURN_IF_FAILED(reader.Read(offset, part));
+    TUNEFARM_RETURN_IF_FAILED(check(plan, offset / SizeOf(plan.type), part));
+    TUNEFARM_RETURN_IF_FAILED(tools_.gpu.CopyToDevice(part.data(), target + offset, part.size()));
+    TUNEFARM_RETURN_IF_FAILED(Pause(between));
+  }
+  return {};
+}
+
+Failure CudaProblem::CheckIndicesOnDevice(const BufferPlan& plan, CUdeviceptr data) {
+  if (!plan.index_limit) return {};
+  std::vector<std::byte> part;
+  for (uint64_t offset = 0; offset < BytesOf(plan); offset += part.size()) {
+    part.resize(std::min<uint64_t>(kDataFilePartBytes, BytesOf(plan) - offset));
+    TUNEFARM_RETURN_IF_FAILED(tools_.gpu.CopyToHost(data + offset, part.data(), part.size()));
+    TUNEFARM_RETURN_IF_FAILED(CheckIndices(plan, offset / SizeOf(plan.type), part));
+  }
+  return {};
+}
+
+Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed, const std::function<void()>& between) {
   const CUdeviceptr target = buffer->pristine.empty() ? buffer->memory.data() : buffer->pristine.data();
+  if (buffer->plan.fill.has_file()) {
+    return ReadFile(buffer->plan.fill.file(), buffer->plan, CheckIndices, target, between);
+  }
   if (buffer->plan.fill.kind_case() == v1::Fill::kPrepareStep) {
     // Its step writes it; until then it reads as unwritten.
     return tools_.harness.Poison(buffer->plan.type, PoisonPattern::kFirst, target, ElementsOf(buffer->plan));
   }
   const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer->plan.fill, buffer->plan.type, buffer->plan.name, seed);
   if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
-  return tools_.harness.Fill(*fill, target, ElementsOf(buffer->plan));
+  TUNEFARM_RETURN_IF_FAILED(tools_.harness.Fill(*fill, target, ElementsOf(buffer->plan)));
+  return CheckIndicesOnDevice(buffer->plan, target);
 }
 
 Failure CudaProblem::RunPrepareSteps(LoadedModule* module) {
@@ -244,7 +286,9 @@ Failure CudaProblem::RunPrepareSteps(LoadedModule* module) {
     return damage;
   }
   for (const Buffer& buffer : buffers_) {
-    if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep || buffer.pristine.empty()) continue;
+    if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep) continue;
+    TUNEFARM_RETURN_IF_FAILED(CheckIndicesOnDevice(buffer.plan, buffer.memory.data()));
+    if (buffer.pristine.empty()) continue;
     TUNEFARM_RETURN_IF_FAILED(Copy(buffer.memory.data(), buffer.pristine.data(), BytesOf(buffer.plan)));
   }
   return {};
@@ -337,7 +381,7 @@ Failure CudaProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
                                     Mebibytes(static_cast<double>(plan.bytes())), failure.message);
       return failure;
     }
-    if (StartsWithData(plan)) TUNEFARM_RETURN_IF_FAILED(FillData(&*buffer, seed_.value_or(1)));
+    if (StartsWithData(plan)) TUNEFARM_RETURN_IF_FAILED(FillData(&*buffer, seed_.value_or(1), {}));
   }
   return {};
 }
@@ -460,7 +504,8 @@ Failure CudaProblem::Verify(PoisonPattern pattern, v1::Verification* verificatio
     input.expected = second ? buffer.expected_second.data() : buffer.expected.data();
     if (IsPoisoned(buffer.plan)) {
       input.pattern = pattern;
-      input.expected_pattern = second ? PoisonPattern::kSecond : PoisonPattern::kFirst;
+      // A file was under no poison.
+      if (!buffer.plan.expected) input.expected_pattern = second ? PoisonPattern::kSecond : PoisonPattern::kFirst;
     }
     BufferComparison comparison;
     TUNEFARM_RETURN_IF_FAILED(tools_.harness.Compare(input, tolerance_, &comparison));

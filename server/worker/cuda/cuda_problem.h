@@ -5,10 +5,12 @@
 // One thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -94,11 +96,16 @@ class CudaProblem {
   Failure BuildInputs(uint64_t seed, const std::function<void()>& between);
   Failure Pause(const std::function<void()>& between);
   Failure LoadReference(std::unique_ptr<LoadedModule>* module);
-  Failure BuildReference(LoadedModule* module);
+  Failure BuildReference(LoadedModule* module, const std::function<void()>& between);
   std::string ReferenceKey(uint64_t seed) const;
   // Nothing in *taken if they are not of this seed, or not whole.
   Failure TakeReference(uint64_t seed, bool* taken);
-  Failure FillData(Buffer* buffer, uint64_t seed);
+  // Copies a file to the device by parts, each of which is checked before.
+  Failure ReadFile(const tunefarm::v1::DataFile& file, const BufferPlan& plan,
+                   Failure (*check)(const BufferPlan& plan, uint64_t first, std::span<const std::byte> elements),
+                   CUdeviceptr target, const std::function<void()>& between);
+  Failure CheckIndicesOnDevice(const BufferPlan& plan, CUdeviceptr data);
+  Failure FillData(Buffer* buffer, uint64_t seed, const std::function<void()>& between);
   Failure RunPrepareSteps(LoadedModule* module);
   Failure RunReference(PoisonPattern pattern, LoadedModule* module);
   Failure KeepExpected(PoisonPattern pattern);

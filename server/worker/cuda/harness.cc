@@ -275,9 +275,12 @@ Failure Harness::Compare(const CompareInput& input, const TolerancePlan& toleran
   pair.type = static_cast<int>(input.type);
   pair.atol = tolerance.atol;
   pair.rtol = tolerance.rtol;
-  if (input.pattern && input.expected_pattern) {
+  if (input.pattern) {
     pair.has_poison = 1;
     pair.actual_poison = ElementPoison(input.type, *input.pattern);
+  }
+  if (input.pattern && input.expected_pattern) {
+    pair.expected_has_poison = 1;
     pair.expected_poison = ElementPoison(input.type, *input.expected_pattern);
   }
   const uint64_t chunks = (input.elements + TUNEFARM_CHUNK_ELEMENTS - 1) / TUNEFARM_CHUNK_ELEMENTS;
@@ -330,8 +333,8 @@ Failure Harness::ReadFirstMismatches(const CompareInput& input, const ToleranceP
     if (input.pattern == PoisonPattern::kSecond && input.expected_pattern == PoisonPattern::kFirst) {
       expected = ExpectedUnderSecondPoison(input.type, expected, &ambiguous);
     }
-    const BufferComparison part =
-        tunefarm::Compare(input.buffer, input.type, actual, expected, input.pattern, elements_only);
+    const BufferComparison part = tunefarm::Compare(input.buffer, input.type, actual, expected, input.pattern,
+                                                    elements_only, !input.expected_pattern.has_value());
     for (ElementMismatch mismatch : part.first) {
       if (found->first.size() >= kFirstMismatchesMax) break;
       mismatch.index += begin;

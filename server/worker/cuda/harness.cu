@@ -117,7 +117,7 @@ __device__ inline Element Judge(const TunefarmComparison& pair, U64 index) {
   const bool integer = pair.type < kTunefarmF16;
   const U64 actual = Load(pair.actual, index, size), expected = Load(pair.expected, index, size);
   Element element = {kEqual, false, 0.0, 0.0};
-  if (pair.has_poison && expected == pair.expected_poison) {
+  if (pair.expected_has_poison && expected == pair.expected_poison) {
     element.kind = actual == pair.actual_poison ? kUntouched : kHard;
     return element;
   }
@@ -196,7 +196,7 @@ extern "C" __global__ void tunefarm_largest(TunefarmComparison pair, U64* larges
   double largest = 0.0;
   for (U64 i = ThreadIndex(); i < pair.elements; i += ThreadCount()) {
     const U64 bits = Load(pair.expected, i, size);
-    if (pair.has_poison && bits == pair.expected_poison) continue;
+    if (pair.expected_has_poison && bits == pair.expected_poison) continue;
     const double value = fabs(tunefarm_double_of_element(bits, pair.type));
     if (value < 1.0 / 0.0 && value > largest) largest = value;
   }

@@ -64,7 +64,8 @@ class Harness {
   Failure HasBits(tunefarm::v1::DataType type, uint64_t bits, CUdeviceptr data, uint64_t elements, bool* found);
 
   // Compare of server/worker/verify/compare.h, on the device. `pattern` is what `actual` held before its launch
-  // sequence and `expected_pattern` what `expected` held; nothing for buffers that held data.
+  // sequence and `expected_pattern` what `expected` held; nothing for buffers that held data, and no `expected_pattern`
+  // where none of what is expected is poison.
   struct CompareInput {
     std::string buffer;
     tunefarm::v1::DataType type;

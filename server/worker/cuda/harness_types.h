@@ -8,7 +8,7 @@ struct TunefarmComparison {
   const unsigned char* actual;
   const unsigned char* expected;
   unsigned long long elements;
-  /* What the two buffers held before their launch sequences, if has_poison. */
+  /* What the two buffers held before their launch sequences, if has_poison and expected_has_poison. */
   unsigned long long actual_poison;
   unsigned long long expected_poison;
   double atol;
@@ -17,7 +17,7 @@ struct TunefarmComparison {
   int type; /* tunefarm.v1.DataType */
   int has_poison;
   int has_catastrophic;
-  int unused;
+  int expected_has_poison;
 };
 
 /* Non-negative doubles order like their bits. */

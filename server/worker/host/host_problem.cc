@@ -13,6 +13,7 @@
 #include "server/base/status.h"
 #include "server/worker/host/host_memory.h"
 #include "server/worker/sandbox/seccomp_filter.h"
+#include "server/worker/verify/data_files.h"
 #include "server/worker/verify/fill.h"
 
 namespace tunefarm {
@@ -126,9 +127,9 @@ Failure HostProblem::Allocate() {
   for (const BufferPlan& plan : *plans) {
     const uint64_t bytes = static_cast<uint64_t>(plan.bytes());
     if (!plan.is_constant_symbol) needed += MappedBuffer::FootprintBytes(bytes);
-    // The pristine data, and what the reference leaves under each of the two poisons.
+    // The pristine data, and what the reference leaves under each of the two poisons, or what a file says.
     if (StartsWithData(plan)) needed += bytes;
-    if (IsOutput(plan)) needed += 2 * bytes;
+    if (IsOutput(plan)) needed += plan.expected ? bytes : 2 * bytes;
   }
   footprint_bytes_ = static_cast<int64_t>(needed);
   const uint64_t available = AvailableMemoryBytes();
@@ -195,11 +196,12 @@ void HostProblem::SelectVariant(int variant) { current_ = &input_sets_.at(varian
 
 std::string HostProblem::Note() const {
   for (const Buffer& buffer : buffers_) {
-    const auto expected = current_->expected_first.find(buffer.plan.name);
-    if (!IsOutput(buffer.plan) || expected == current_->expected_first.end()) continue;
+    if (!IsOutput(buffer.plan)) continue;
+    const Bytes* const expected = ExpectedOf(buffer.plan, PoisonPattern::kFirst);
+    if (expected == nullptr) continue;
     std::optional<PoisonPattern> poison;
-    if (IsPoisoned(buffer.plan)) poison = PoisonPattern::kFirst;
-    const std::optional<double> constant = PassingConstant(buffer.plan.type, expected->second, poison, tolerance_);
+    if (IsPoisoned(buffer.plan) && !buffer.plan.expected) poison = PoisonPattern::kFirst;
+    const std::optional<double> constant = PassingConstant(buffer.plan.type, *expected, poison, tolerance_);
     if (constant) return ConstantNote(buffer.plan.name, *constant);
   }
   return "";
@@ -219,6 +221,7 @@ Failure HostProblem::BuildInputs(uint64_t seed) {
     TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst));
     TUNEFARM_RETURN_IF_FAILED(KeepExpected());
   }
+  TUNEFARM_RETURN_IF_FAILED(ReadExpected());
   for (const auto& [name, bytes] : current_->data) current_->bytes += bytes.size();
   for (const auto& [name, bytes] : current_->expected_first) current_->bytes += bytes.size();
   for (const auto& [name, bytes] : current_->expected_second) current_->bytes += bytes.size();
@@ -226,9 +229,47 @@ Failure HostProblem::BuildInputs(uint64_t seed) {
   return {};
 }
 
+const HostProblem::Bytes& HostProblem::DataOf(const BufferPlan& plan) const {
+  return plan.fill.has_file() ? file_data_.at(plan.fill.file().digest()) : current_->data.at(plan.name);
+}
+
+const HostProblem::Bytes* HostProblem::ExpectedOf(const BufferPlan& plan, PoisonPattern pattern) const {
+  if (plan.expected) return &file_data_.at(plan.expected->digest());
+  if (pattern == PoisonPattern::kSecond) {
+    const auto second = current_->expected_second.find(plan.name);
+    if (second != current_->expected_second.end()) return &second->second;
+  }
+  const auto first = current_->expected_first.find(plan.name);
+  return first == current_->expected_first.end() ? nullptr : &first->second;
+}
+
+Failure HostProblem::ReadFile(const BufferPlan& plan, const v1::DataFile& file) {
+  DataFileReader reader;
+  TUNEFARM_RETURN_IF_FAILED(DataFileReader::Open(*kernel_, file, plan, &reader));
+  if (file_data_.count(file.digest()) > 0) return {};
+  Bytes data(static_cast<size_t>(plan.bytes()));
+  TUNEFARM_RETURN_IF_FAILED(reader.Read(0, data));
+  file_data_[file.digest()] = std::move(data);
+  return {};
+}
+
+Failure HostProblem::ReadExpected() {
+  for (const Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !buffer.plan.expected) continue;
+    TUNEFARM_RETURN_IF_FAILED(ReadFile(buffer.plan, *buffer.plan.expected));
+    TUNEFARM_RETURN_IF_FAILED(CheckExpected(buffer.plan, 0, *ExpectedOf(buffer.plan, PoisonPattern::kFirst)));
+  }
+  return {};
+}
+
 Failure HostProblem::FillData(uint64_t seed) {
   for (const Buffer& buffer : buffers_) {
     if (!StartsWithData(buffer.plan)) continue;
+    if (buffer.plan.fill.has_file()) {
+      TUNEFARM_RETURN_IF_FAILED(ReadFile(buffer.plan, buffer.plan.fill.file()));
+      TUNEFARM_RETURN_IF_FAILED(CheckIndices(buffer.plan, 0, DataOf(buffer.plan)));
+      continue;
+    }
     Bytes& data = current_->data[buffer.plan.name];
     data.resize(static_cast<size_t>(buffer.plan.bytes()));
     if (buffer.plan.fill.kind_case() == v1::Fill::kPrepareStep) {
@@ -239,6 +280,7 @@ Failure HostProblem::FillData(uint64_t seed) {
     const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer.plan.fill, buffer.plan.type, buffer.plan.name, seed);
     if (!fill.ok()) return DefinitionFailure("The inputs cannot be built", fill.status());
     FillElements(*fill, 0, data);
+    TUNEFARM_RETURN_IF_FAILED(CheckIndices(buffer.plan, 0, data));
   }
   return {};
 }
@@ -255,6 +297,7 @@ Failure HostProblem::RunPrepareSteps() {
     }
     if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep || !StartsWithData(buffer.plan)) continue;
     current_->data[buffer.plan.name].assign(buffer.memory.span().begin(), buffer.memory.span().end());
+    TUNEFARM_RETURN_IF_FAILED(CheckIndices(buffer.plan, 0, DataOf(buffer.plan)));
   }
   return {};
 }
@@ -356,7 +399,7 @@ void HostProblem::ResetBuffer(Buffer* buffer, PoisonPattern pattern) {
   const std::span<std::byte> memory = buffer->memory.span();
   if (buffer->memory.FindDamage()) buffer->memory.RestoreGuards();
   if (StartsWithData(buffer->plan)) {
-    const Bytes& data = current_->data[buffer->plan.name];
+    const Bytes& data = DataOf(buffer->plan);
     // Inputs are nearly always whole, and comparing is cheaper than dirtying every page.
     if (std::memcmp(memory.data(), data.data(), memory.size()) != 0) {
       std::memcpy(memory.data(), data.data(), memory.size());
@@ -381,7 +424,7 @@ Failure HostProblem::FindDamage() const {
       return {v1::OUTCOME_OUT_OF_BOUNDS, fmt::format("Buffer {} was written {}.", buffer.plan.name, *place)};
     }
     if (buffer.plan.access != v1::ACCESS_IN) continue;
-    const Bytes& data = current_->data.at(buffer.plan.name);
+    const Bytes& data = DataOf(buffer.plan);
     const std::span<const std::byte> memory = buffer.memory.span();
     const auto difference = std::mismatch(memory.begin(), memory.end(), data.begin(), data.end());
     if (difference.first == memory.end()) continue;
@@ -397,17 +440,12 @@ Failure HostProblem::Verify(PoisonPattern pattern, v1::Verification* verificatio
   std::vector<BufferComparison> comparisons;
   for (const Buffer& buffer : buffers_) {
     if (!IsOutput(buffer.plan)) continue;
-    const std::string& name = buffer.plan.name;
-    auto expected = current_->expected_first.find(name);
-    if (expected == current_->expected_first.end()) continue;  // no reference
-    if (pattern == PoisonPattern::kSecond) {
-      if (const auto second = current_->expected_second.find(name); second != current_->expected_second.end()) {
-        expected = second;
-      }
-    }
+    const Bytes* const expected = ExpectedOf(buffer.plan, pattern);
+    if (expected == nullptr) continue;
     std::optional<PoisonPattern> poison;
     if (IsPoisoned(buffer.plan)) poison = pattern;
-    comparisons.push_back(Compare(name, buffer.plan.type, buffer.memory.span(), expected->second, poison, tolerance_));
+    comparisons.push_back(Compare(buffer.plan.name, buffer.plan.type, buffer.memory.span(), *expected, poison,
+                                  tolerance_, buffer.plan.expected.has_value()));
   }
   Verdict verdict = Judge(comparisons, tolerance_);
   *verification = std::move(verdict.verification);
@@ -427,7 +465,7 @@ std::vector<TrialCopy> HostProblem::SymbolCopies() const {
   std::vector<TrialCopy> copies;
   for (const Buffer& buffer : buffers_) {
     if (buffer.plan.is_constant_symbol) {
-      const Bytes& data = current_->data.at(buffer.plan.name);
+      const Bytes& data = DataOf(buffer.plan);
       ShareWithForks(data);
       copies.push_back({nullptr, buffer.plan.symbol, data});
     }
@@ -441,9 +479,9 @@ std::vector<TrialCopy> HostProblem::RestoreCopies() {
     if (buffer.plan.is_constant_symbol || buffer.plan.restore != v1::RESTORE_PER_SAMPLE || IsPoisoned(buffer.plan)) {
       continue;
     }
-    Bytes& data = current_->data[buffer.plan.name];
     // A buffer that starts as zeros has no data of its own yet.
-    if (data.empty()) data.resize(buffer.memory.bytes());
+    if (!StartsWithData(buffer.plan)) current_->data[buffer.plan.name].resize(buffer.memory.bytes());
+    const Bytes& data = DataOf(buffer.plan);
     ShareWithForks(data);
     copies.push_back({buffer.memory.data(), "", data});
   }

@@ -97,8 +97,8 @@ class HostProblem {
   // Everything that depends on the seed.
   struct InputSet {
     uint64_t seed = 0;
-    std::map<std::string, Bytes> data;             // of buffers and symbols that start with data
-    std::map<std::string, Bytes> expected_first;   // of outputs, under the first poison
+    std::map<std::string, Bytes> data;             // of buffers and symbols that start with data, if not a file's
+    std::map<std::string, Bytes> expected_first;   // of outputs, under the first poison, if no file says what it is
     std::map<std::string, Bytes> expected_second;  // of those that the second poison changes
     size_t bytes = 0;
   };
@@ -107,6 +107,12 @@ class HostProblem {
 
   Failure Allocate();
   Failure BuildInputs(uint64_t seed);
+  // The data of a buffer or symbol that starts with data.
+  const Bytes& DataOf(const BufferPlan& plan) const;
+  // What an output must be under a pattern; null without a reference.
+  const Bytes* ExpectedOf(const BufferPlan& plan, PoisonPattern pattern) const;
+  Failure ReadFile(const BufferPlan& plan, const tunefarm::v1::DataFile& file);
+  Failure ReadExpected();
   Failure FillData(uint64_t seed);
   Failure FillScratch(const BufferPlan& plan);
   Failure RunPrepareSteps();
@@ -120,6 +126,7 @@ class HostProblem {
   Config default_config_;
   TolerancePlan tolerance_;
   std::vector<Buffer> buffers_;
+  std::map<std::string, Bytes> file_data_;  // by digest; the same for every seed
   std::map<uint64_t, InputSet> input_sets_;
   InputSet* current_ = nullptr;
   int64_t footprint_bytes_ = 0;

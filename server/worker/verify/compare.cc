@@ -40,13 +40,14 @@ double IntegerDistance(uint64_t a, uint64_t b, DataType type, size_t size) {
 // Walks a pair of buffers and keeps what Compare reports.
 class Comparison {
  public:
-  Comparison(DataType type, const TolerancePlan& tolerance, double reference_max, BufferComparison* found)
-      : type_(type), size_(SizeOf(type)), tolerance_(tolerance), found_(found) {
+  Comparison(DataType type, const TolerancePlan& tolerance, double reference_max, bool expected_is_whole,
+             BufferComparison* found)
+      : type_(type), size_(SizeOf(type)), tolerance_(tolerance), expected_is_whole_(expected_is_whole), found_(found) {
     if (tolerance.catastrophic_bound > 0) catastrophic_error_ = tolerance.catastrophic_bound * reference_max;
   }
 
   void Element(uint64_t index, uint64_t actual, uint64_t expected, std::optional<uint64_t> poison) {
-    if (poison && expected == *poison) {
+    if (poison && expected == *poison && !expected_is_whole_) {
       if (actual != expected) Add(index, MismatchKind::kOverwritten, actual, expected);
       return;
     }
@@ -108,6 +109,7 @@ class Comparison {
   const DataType type_;
   const size_t size_;
   const TolerancePlan& tolerance_;
+  const bool expected_is_whole_;
   BufferComparison* const found_;
   std::optional<double> catastrophic_error_;
   double row_error_ = 0, row_reference_ = 0;
@@ -161,15 +163,16 @@ double ElementToDouble(DataType type, const std::byte* element) {
 
 BufferComparison Compare(std::string_view buffer, DataType type, std::span<const std::byte> actual,
                          std::span<const std::byte> expected, std::optional<PoisonPattern> poison,
-                         const TolerancePlan& tolerance) {
+                         const TolerancePlan& tolerance, bool expected_is_whole) {
   BufferComparison found;
   found.buffer = buffer;
   const size_t size = SizeOf(type);
   found.elements = std::min(actual.size(), expected.size()) / size;
   std::optional<uint64_t> poison_bits;
   if (poison) poison_bits = PoisonBits(type, *poison) & MaskOf(size);
-  const double reference_max = tolerance.catastrophic_bound > 0 ? LargestMagnitude(type, expected, poison_bits) : 0;
-  Comparison comparison(type, tolerance, reference_max, &found);
+  const std::optional<uint64_t> left_out = expected_is_whole ? std::nullopt : poison_bits;
+  const double reference_max = tolerance.catastrophic_bound > 0 ? LargestMagnitude(type, expected, left_out) : 0;
+  Comparison comparison(type, tolerance, reference_max, expected_is_whole, &found);
   const uint64_t row_length =
       tolerance.row_length > 0 ? static_cast<uint64_t>(tolerance.row_length) : std::max<uint64_t>(found.elements, 1);
   for (uint64_t first = 0; first < found.elements; first += row_length) {

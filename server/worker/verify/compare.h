@@ -56,10 +56,11 @@ struct BufferComparison {
 double ElementToDouble(tunefarm::v1::DataType type, const std::byte* element);
 
 // Compares whole buffers of one type and size. `poison` is what the buffer held before the launch sequence, in both
-// runs; nothing if it held data.
+// runs; nothing if it held data. `expected_is_whole`: no run left what is expected, so that none of it is poison; an
+// element that equals the poison is a value as others are.
 BufferComparison Compare(std::string_view buffer, tunefarm::v1::DataType type, std::span<const std::byte> actual,
                          std::span<const std::byte> expected, std::optional<PoisonPattern> poison,
-                         const TolerancePlan& tolerance);
+                         const TolerancePlan& tolerance, bool expected_is_whole = false);
 
 // The expected output when the buffer was poisoned with the second pattern, made from the one under the first. Sets
 // *ambiguous if an integer element equals the first pattern, which the reference may have written on purpose: then run

@@ -79,8 +79,8 @@ absl::StatusOr<TunefarmFill> PlanFill(const v1::Fill& fill, DataType type, std::
     case v1::Fill::kPrepareStep:
       return InvalidArgument("the data of {} comes from prepare step {}, not from a formula", buffer,
                              fill.prepare_step());
-    case v1::Fill::kArtifactDigest:
-      return InvalidArgument("the data of {} is an uploaded artifact, not a formula", buffer);
+    case v1::Fill::kFile:
+      return InvalidArgument("the data of {} comes from a file, not from a formula", buffer);
     case v1::Fill::kNormal:
       if (!IsFloatType(type)) {
         return InvalidArgument("the normal fill of {} needs a floating-point element type; take a uniform fill",

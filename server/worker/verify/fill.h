@@ -25,7 +25,7 @@ uint64_t FillStream(std::string_view buffer);
 
 // The formula of a fill, ready for host and device. Defaults of the message are applied; a fill without a kind is what
 // the definition's default is (normal; integers uniform 0..255). InvalidArgument for data that no formula makes (a
-// prepare step, an artifact), a normal fill of integers, and a uniform fill whose high is not above low.
+// prepare step, a data file), a normal fill of integers, and a uniform fill whose high is not above low.
 absl::StatusOr<TunefarmFill> PlanFill(const tunefarm::v1::Fill& fill, tunefarm::v1::DataType type,
                                       std::string_view buffer, uint64_t seed);
 

@@ -162,6 +162,19 @@ TEST(DataFileTest, EveryOutputNeedsAFileIfOneHas) {
   EXPECT_THAT(WhyNot(two), HasSubstr("there is no file for output 'z'"));
 }
 
+TEST(DataFileTest, WhereOutputsAreFilesNoInputIsRandom) {
+  const auto with = [](const std::string& buffer) {
+    return Sparse(File(kDigestA, 20), Expected(File(kDigestB, 16))) +
+           fmt::format(R"(arguments {{ name: "x" buffer {{ data_type: DATA_TYPE_F32 length: "n" {} }} }})", buffer);
+  };
+  const auto refused = HasSubstr("the data of 'x' is random, but the expected outputs are files");
+  EXPECT_THAT(WhyNot(with("access: ACCESS_IN")), refused);
+  EXPECT_THAT(WhyNot(with("access: ACCESS_IN fill { uniform { low: 0 high: 1 } }")), refused);
+  EXPECT_EQ(WhyNot(with("access: ACCESS_IN fill { iota { start: 1 } }")), "");
+  EXPECT_EQ(WhyNot(with("access: ACCESS_IN fill { zeros {} }")), "");
+  EXPECT_EQ(WhyNot(with("access: ACCESS_SCRATCH")), "");
+}
+
 TEST(DataFileTest, ScratchMemoryHasNone) {
   std::string text = Sparse(File(kDigestA, 20), Expected(File(kDigestB, 16)));
   text += R"(arguments { name: "z" buffer { data_type: DATA_TYPE_F32 length: "n" access: ACCESS_SCRATCH

@@ -26,6 +26,16 @@ TEST(BadPreparationsTest, RefusesAfterFailuresInARow) {
   EXPECT_FALSE(bad.Refusal("b").has_value()) << "another problem";
 }
 
+TEST(BadPreparationsTest, RefusesWhatCannotBeMade) {
+  BadPreparations bad;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(bad.Refusal("a").has_value());
+    bad.Note("a", EndOf(tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH, true));
+  }
+  ASSERT_TRUE(bad.Refusal("a").has_value());
+  EXPECT_EQ(bad.Refusal("a")->outcome, tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH);
+}
+
 TEST(BadPreparationsTest, ASuccessForgivesFailures) {
   BadPreparations bad;
   bad.Note("a", EndOf(tunefarm::v1::OUTCOME_RUN_CRASH, true));

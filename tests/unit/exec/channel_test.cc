@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "server/base/check.h"
 #include "server/base/memfd.h"
@@ -98,11 +100,13 @@ TEST(JsonChannelTest, CarriesFramesAndRefusesSerializedOnes) {
 TEST_F(ChannelTest, RefusesTooManyDescriptorsWithoutLeakingThem) {
   Frame frame;
   frame.mutable_log()->set_text("x");
-  EXPECT_TRUE(absl::IsResourceExhausted(worker_.Send(frame, {0, 0, 0, 0, 0})));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(worker_.Send(frame, std::vector<int>(kFrameFdsMax + kFrameDataFilesMax + 1, 0))));
   const UniqueFd probe_before(dup(0));
   const std::string bytes = frame.SerializeAsString();
   iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 20)] = {};
+  constexpr size_t kSent = 2 * (kFrameFdsMax + kFrameDataFilesMax);
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kSent)] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -111,8 +115,8 @@ TEST_F(ChannelTest, RefusesTooManyDescriptorsWithoutLeakingThem) {
   cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int) * 20);
-  ASSERT_GT(sendmsg(worker_.fd(), &message, 0), 0);  // Twenty times descriptor 0.
+  header->cmsg_len = CMSG_LEN(sizeof(int) * kSent);
+  ASSERT_GT(sendmsg(worker_.fd(), &message, 0), 0);  // So many times descriptor 0.
   EXPECT_EQ(Receive(), ReceiveResult::kGarbage);
   received_.fds.clear();
   const UniqueFd probe_after(dup(0));

@@ -12,11 +12,12 @@ namespace tunefarm {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::SizeIs;
 
 class PreparationCacheTest : public testing::Test {
  protected:
   std::shared_ptr<const WorkerPreparation> Get(uint64_t seed = 1) {
-    return cache_.Get(plan_, problem_, device_class_, seed, reference_);
+    return cache_.Get(plan_, problem_, device_class_, seed, reference_, data_files_);
   }
 
   PreparationCache cache_{{"-lineinfo"}};
@@ -24,6 +25,7 @@ class PreparationCacheTest : public testing::Test {
   std::shared_ptr<const ResolvedProblem> problem_ = FakeProblem(*plan_, 1);
   DeviceClass device_class_ = FakeDeviceClass();
   std::shared_ptr<const Artifact> reference_ = std::make_shared<Artifact>();
+  std::vector<DataFileHandle> data_files_;
 };
 
 TEST_F(PreparationCacheTest, SaysAllThatAWorkerMustKnow) {
@@ -61,6 +63,19 @@ TEST_F(PreparationCacheTest, WhateverDiffersMakesAnother) {
   EXPECT_EQ(all[2]->key, all[0]->key);
   EXPECT_EQ(all[3]->key, all[0]->key);
   for (const size_t i : {1, 4, 5}) EXPECT_NE(all[i]->key, all[i - 1]->key) << i;
+}
+
+TEST_F(PreparationCacheTest, FilesThatWereOpenedAgainTakeThePlaceOfThoseBefore) {
+  const auto without = Get();
+  data_files_ = {{"aa", 4, std::make_shared<const UniqueFd>()}};
+  const auto first = Get();
+  EXPECT_NE(first, without) << "a compile needs none";
+  ASSERT_THAT(first->data_files, SizeIs(1));
+  EXPECT_EQ(Get(), first);
+  data_files_[0].file = std::make_shared<const UniqueFd>();
+  const auto again = Get();
+  EXPECT_EQ(again->data_files[0].file, data_files_[0].file);
+  EXPECT_EQ(again->key, first->key) << "the same content";
 }
 
 TEST_F(PreparationCacheTest, WhatIsTheSameButNotTheSameObjectHasTheSameKey) {

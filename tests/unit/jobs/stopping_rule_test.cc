@@ -93,6 +93,18 @@ TEST(StoppingRule, AReferenceThatCrashesEndsTheSearch) {
   EXPECT_THAT(rule.because(), HasSubstr("the reference or the inputs crash or hang"));
 }
 
+TEST(StoppingRule, InputsThatCannotBeMadeEndTheSearch) {
+  StoppingRule rule(Budget(), 0);
+  const Trial never_began = Ended(0, tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH);
+  Trial refused = never_began;
+  refused.set_phase(tunefarm::v1::PHASE_LOAD);
+  rule.Tell(never_began);
+  rule.Tell(refused);  // The config's own.
+  EXPECT_EQ(rule.because(), "");
+  rule.Tell(never_began);
+  EXPECT_THAT(rule.because(), HasSubstr("the inputs cannot be made as the definition says"));
+}
+
 TEST(StoppingRule, BudgetsOutsideTheirLimitsAreRefused) {
   for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), 1e9}) {
     Budget budget;

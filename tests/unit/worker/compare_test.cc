@@ -179,6 +179,27 @@ TEST(CompareTest, AnIntegerMayHaveThePoisonsValue) {
   EXPECT_FALSE(Check<uint8_t>({3, 1}, {0xA5, 1}, {}, PoisonPattern::kFirst).passed);
 }
 
+TEST(CompareTest, WhatNoRunLeftHoldsNoPoison) {
+  const auto check = [](const std::vector<uint8_t>& actual, const std::vector<uint8_t>& expected, double atol,
+                        PoisonPattern poison) {
+    const TolerancePlan tolerance = Tolerance(atol, 0);
+    return Judge({Compare("c", v1::DATA_TYPE_U8, BytesOf(actual), BytesOf(expected), poison, tolerance, true)},
+                 tolerance);
+  };
+  EXPECT_TRUE(check({0xA4, 1}, {0xA5, 1}, 1, PoisonPattern::kFirst).passed) << "a value like others";
+  EXPECT_FALSE(check({0xA3, 1}, {0xA5, 1}, 1, PoisonPattern::kFirst).passed);
+  // Unwritten where that is right by chance: the other pattern tells.
+  EXPECT_TRUE(check({0xA5, 1}, {0xA5, 1}, 0, PoisonPattern::kFirst).passed);
+  EXPECT_THAT(check({0x5A, 1}, {0xA5, 1}, 0, PoisonPattern::kSecond).message, HasSubstr("was never written"));
+  TolerancePlan bounded = Tolerance(0x80, 0);
+  bounded.catastrophic_bound = 0.5;
+  EXPECT_TRUE(Judge({Compare("c", v1::DATA_TYPE_U8, BytesOf<uint8_t>({0xA5, 9}), BytesOf<uint8_t>({0xA5, 1}),
+                             PoisonPattern::kFirst, bounded, true)},
+                    bounded)
+                  .passed)
+      << "the largest magnitude counts";
+}
+
 TEST(CompareTest, RowNorms) {
   TolerancePlan tolerance = Tolerance(100, 0);
   tolerance.row_norm_bound = 0.1;

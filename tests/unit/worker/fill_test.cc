@@ -167,12 +167,12 @@ TEST(FillTest, IotaAndConstantsConvert) {
 }
 
 TEST(FillTest, WhatNoFormulaMakesIsRefused) {
-  v1::Fill step, artifact, normal;
+  v1::Fill step, file, normal;
   step.set_prepare_step("layout");
-  artifact.set_artifact_digest("ab");
+  file.mutable_file()->set_path("x.npy");
   normal.mutable_normal();
   EXPECT_EQ(PlanFill(step, v1::DATA_TYPE_F32, "a", 1).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(PlanFill(artifact, v1::DATA_TYPE_F32, "a", 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(PlanFill(file, v1::DATA_TYPE_F32, "a", 1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(PlanFill(normal, v1::DATA_TYPE_I32, "a", 1).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(PlanFill(Uniform(1, 1), v1::DATA_TYPE_F32, "a", 1).status().code(), absl::StatusCode::kInvalidArgument);
   // 1 + 2^-30 is 1 as a float: no value is at least 1 and below it... but 1 itself.
