@@ -10,13 +10,13 @@ from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Se
 
 import grpc
 
-from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
+from tunefarm import _calls, _connection, _data_files, _definitions, _requests, _wire, model
 from tunefarm._progress import ProgressDisplay
 from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
                              JobFailedError, TunefarmError, UnavailableError)
 from tunefarm.results import Page, Results
-from tunefarm.v1 import (device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
+from tunefarm.v1 import (data_file_service_pb2_grpc, device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
                          kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, server_service_pb2,
                          server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
 
@@ -65,6 +65,7 @@ class Client:
             channel.close()
             raise _connection.why_unreachable(self.address, tls_ca) from None
         self._channel = channel
+        self._data_files = data_file_service_pb2_grpc.DataFileServiceStub(channel)
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
         self._lookup = lookup_service_pb2_grpc.LookupServiceStub(channel)
@@ -120,6 +121,27 @@ class Client:
         """Deletes a stored definition, by "kernels/{id}"; best configs, their history and ended jobs stay. For who
         submitted it first and for administrators; FailedPreconditionError while a job of it has not ended."""
         self._write(self._kernels.DeleteKernel, kernel_service_pb2.DeleteKernelRequest(name=name), timeout)
+
+    # The users' own data.
+
+    def upload_file(self, path: KernelLike, data_type: Optional[str] = None, *, timeout: Optional[float] = None) -> Any:
+        """Uploads the elements of a .npy file (versions 1.0 to 3.0, C order, little-endian, no objects) or, under any
+        other name, a file of raw little-endian elements; at most 2 GiB. Returns what names them in a definition, a
+        `tunefarm.v1.kernel_pb2.DataFile`. What the daemon has by content is not sent again, and an upload that broke off
+        is continued; memory does not grow with the file. `timeout` is that of each part of 1 MiB.
+
+        `data_type` ("bf16", "f32", ...) says what raw elements are: those of files without header, and those that .npy
+        files have as V1, V2, u2 and the like. InvalidArgumentError for a file that is damaged, of another type, or changes
+        while it is read; ResourceExhaustedError (DATA_FILE_QUOTA) where the daemon has no space for it.
+        """
+        return _data_files.upload_file(path, data_type, self._data_file_call(timeout))
+
+    def upload_array(self, array: Any, data_type: Optional[str] = None, *, timeout: Optional[float] = None) -> Any:
+        """upload_file for an array of NumPy, PyTorch, CuPy, or whatever has `__array__`, in row-major order."""
+        return _data_files.upload_array(array, data_type, self._data_file_call(timeout))
+
+    def _data_file_call(self, timeout: Optional[float]) -> _data_files.Call:
+        return lambda method, request: self._read(getattr(self._data_files, method), request, timeout)
 
     # Jobs.
 
