@@ -91,6 +91,12 @@ class MemoryContent(Content):
         return bytes(self._elements[offset:offset + _PART_BYTES])
 
 
+def is_last_part(request: Any) -> bool:
+    """Whether a request is the one that makes a file whole."""
+    return (isinstance(request, data_file_service_pb2.UploadDataFileRequest) and
+            request.offset + len(request.part) == request.total_bytes)
+
+
 def upload(content: Content, digest: str, call: Call) -> None:
     """Sends what the daemon lacks. An upload that was begun, by this process or another one, is continued."""
     known = call("GetDataFile", data_file_service_pb2.GetDataFileRequest(digest=digest))
@@ -112,11 +118,11 @@ def upload(content: Content, digest: str, call: Call) -> None:
             time.sleep(min(int(wait_ms) / 1000 if wait_ms.isdigit() else 1.0, _RATE_WAIT_SECONDS_MAX))
             continue
         except InvalidArgumentError as error:
-            # The daemon has dropped what it had. Begun from 0 here and refused again, the bytes are not those hashed.
-            if error.reason != "DATA_FILE_INVALID" or known.received_bytes == 0 or setbacks > 0:
-                if error.reason == "DATA_FILE_INVALID":
-                    raise content.changed() from error
+            if error.reason != "DATA_FILE_INVALID":
                 raise
+            # The daemon has dropped what it had. Unless the content has changed, others had sent other bytes.
+            if content.digest() != digest:
+                raise content.changed() from error
             offset = 0
         if not is_whole and offset <= sent_from:
             setbacks += 1

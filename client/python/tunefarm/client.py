@@ -29,6 +29,7 @@ _PAGE_SIZE = 1000
 _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
+_LAST_PART_SECONDS = 600.0
 # After a first Ctrl-C, where somebody sits in front of it.
 _SECOND_CTRL_C_SECONDS = 3.0
 
@@ -141,7 +142,13 @@ class Client:
         return _data_files.upload_array(array, data_type, self._data_file_call(timeout))
 
     def _data_file_call(self, timeout: Optional[float]) -> _data_files.Call:
-        return lambda method, request: self._read(getattr(self._data_files, method), request, timeout)
+        def call(method: str, request: Any) -> Any:
+            seconds = self._timeout if timeout is None else timeout
+            if _data_files.is_last_part(request):  # the daemon reads and syncs the whole file before it answers
+                seconds = max(seconds, _LAST_PART_SECONDS)
+            return self._read(getattr(self._data_files, method), request, seconds)
+
+        return call
 
     # Jobs.
 
