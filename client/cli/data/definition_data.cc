@@ -227,8 +227,7 @@ class DataDescriber {
 }  // namespace
 
 void DataOptions::AddTo(CLI::App* command) {
-  AddListOption(command, "--input", &inputs,
-                "Fill a buffer from a file: .npy, or the elements' bytes. May be repeated.")
+  AddListOption(command, "--input", &inputs, "Fill a buffer from a file: .npy, or raw elements. May be repeated.")
       ->type_name("NAME=FILE");
   AddListOption(command, "--expected", &expected,
                 "What an output must equal, in place of the definition's reference: a file for each output.")
