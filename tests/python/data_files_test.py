@@ -193,7 +193,7 @@ class Elements(WithStore):
         self.assertEqual(self.client.upload_file(self.folder / "raw", "bf16").data_type, kernel_pb2.DATA_TYPE_BF16)
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "elements of type f32, not bf16"):
             self.client.upload_array(numpy.ones(3, dtype="f4"), "bf16")
-        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "raw ones of 2 bytes, not f32"):
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "raw elements of 2 bytes, not f32"):
             self.client.upload_array(bits.view("V2"), "f32")
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "12 bytes, which is no multiple of the 8"):
             self.client.upload_file(self.folder / "raw", "f64")
@@ -225,6 +225,88 @@ def npy(header, data=b"", version=b"\x01\x00", length=None):
     text = header.encode()
     length = len(text) if length is None else length
     return _npy.MAGIC + version + struct.pack("<H" if version == b"\x01\x00" else "<I", length) + text + data
+
+
+DEFINITION = """
+display_name: "k" language: HOST
+sources { path: "k.cc" content: "x" }
+dims { name: "N" default_value: 4 }
+dims { name: "dtype" values: ["f32", "bf16"] default_value: "f32" }
+arguments { name: "rows" buffer { data_type: I32 length: "N" access: IN fill { file: "data/rows.npy" } } }
+arguments { name: "x" buffer { data_type_dim: "dtype" length: "N" access: IN fill { prepare_step: "draw" } } }
+arguments { name: "w" buffer { data_type: F32 length: "N" access: INOUT fill { prepare_step: "draw" } } }
+arguments { name: "y" buffer { data_type: F32 length: "N" access: OUT } }
+prepare { step { name: "draw" kernel { entry: "draw" arguments: ["x", "w"] } } }
+launches { kernel { entry: "k" arguments: ["rows", "x", "w", "y"] } }
+reference { steps { kernel { entry: "reference" arguments: ["rows", "x", "w", "y"] } } }
+"""
+
+
+class Definitions(WithStore):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "data").mkdir()
+        (self.folder / "kernel.pbtxt").write_text(DEFINITION)
+        self.rows = numpy.arange(4, dtype="i4")
+        self.saved(self.rows, "data/rows.npy")
+
+    def filled(self, inputs=None, expected=None, upload=True):
+        return self.client._definition(self.folder, inputs, expected, None, upload=upload)[1]
+
+    def fill_of(self, definition, name):
+        return next(one.buffer.fill for one in definition.arguments if one.name == name)
+
+    def test_files_of_the_definition_are_named_by_digest(self):
+        definition = self.filled()
+        file = self.fill_of(definition, "rows").file
+        self.assertEqual((file.path, file.bytes, file.data_type, file.digest),
+                         ("data/rows.npy", 16, kernel_pb2.DATA_TYPE_I32, hashlib.sha256(self.rows.tobytes()).hexdigest()))
+        self.assertEqual(self.held(file), self.rows.tobytes())
+        self.assertFalse(self.fill_of(definition, "x").HasField("file"))
+        self.store.whole.clear()
+        self.assertEqual(self.filled(upload=False), definition)
+        self.assertEqual(self.store.whole, {})
+
+    def test_files_lie_below_the_definition(self):
+        with tempfile.NamedTemporaryFile(suffix=".npy") as other:
+            (self.folder / "data" / "rows.npy").unlink()
+            (self.folder / "data" / "rows.npy").symlink_to(other.name)
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "outside of its folder"):
+                self.filled()
+        for path in ("../rows.npy", "/etc/passwd", ""):
+            (self.folder / "kernel.pbtxt").write_text(DEFINITION.replace("data/rows.npy", path))
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "argument 'rows': .*not a path below"):
+                self.filled()
+        self.filled({"rows": self.rows})  # what is replaced is not read
+
+    def test_inputs_and_expected_take_the_place_of_the_definition(self):
+        bits = numpy.arange(4, dtype="u2")
+        floats = numpy.ones(4, dtype="f4")
+        y = self.client.upload_array(floats)
+        definition = self.filled({"x": bits, "w": str(self.saved(floats, "w.npy"))}, {"y": y, "w": floats})
+        x = self.fill_of(definition, "x").file
+        self.assertEqual((self.held(x), x.data_type), (bits.tobytes(), kernel_pb2.DATA_TYPE_UNSPECIFIED))
+        self.assertEqual(self.fill_of(definition, "w").file.path, "w.npy")
+        self.assertEqual(len(definition.prepare), 0)  # it would write over the data
+        self.assertEqual(len(definition.reference.steps), 0)
+        self.assertEqual([(one.buffer, one.file.digest) for one in definition.reference.files],
+                         [("y", y.digest), ("w", y.digest)])
+
+    def test_what_does_not_fit_is_refused_before_anything_is_sent(self):
+        self.saved(numpy.zeros(4, dtype="f8"), "data/rows.npy")
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError,
+                                    r"rows.npy holds f64, and 'rows' is i32; save array.astype\(numpy.int32\) instead"):
+            self.filled()
+        floats = numpy.ones(4, dtype="f4")
+        for inputs, expected, why in (
+                ({"z": floats}, {}, "no buffer 'z'; its buffers are rows, x, w, y"),
+                ({"y": floats}, {}, "does not read buffer 'y'"),
+                ({}, {"x": floats}, "does not write 'x'"),
+                ({"rows": self.rows, "x": floats}, {}, "prepare step 'draw' fills w too"),
+                ({"rows": self.rows.view("V2")}, {}, "raw elements of 2 bytes, and 'rows' is i32"),
+                ({"x": self.rows, "rows": self.rows}, {}, "holds i32, and 'x' is f32 or bf16; convert it")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, why):
+                self.filled(inputs, expected)
 
 
 class Headers(WithStore):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Optional, Tuple, Union
+from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tunefarm import _files, _npy
 from tunefarm.errors import AbortedError, InvalidArgumentError, ResourceExhaustedError
@@ -22,14 +23,14 @@ _PART_BYTES = 1 << 20
 # How often an upload may be set back: by a part that others began with other bytes, or by a daemon that needed the space.
 _SETBACKS_MAX = 5
 _RATE_WAIT_SECONDS_MAX = 10.0
-_WIDTHS = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2, "f32": 4,
+WIDTHS = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2, "f32": 4,
            "f64": 8}
 
 
 def type_number(data_type: str) -> Any:
     """The enumerator of "bf16"."""
-    if data_type not in _WIDTHS:
-        raise InvalidArgumentError(f"data_type: '{data_type}'; write one of {', '.join(_WIDTHS)}")
+    if data_type not in WIDTHS:
+        raise InvalidArgumentError(f"data_type: '{data_type}'; write one of {', '.join(WIDTHS)}")
     return kernel_pb2.DataType.Value("DATA_TYPE_" + data_type.upper())
 
 
@@ -131,59 +132,51 @@ def upload(content: Content, digest: str, call: Call) -> None:
                                    "it may be short of space (tunefarm status)")
 
 
-def _chosen_type(name: str, own: str, width: int, asked: Optional[str]) -> str:
-    """The type of elements of type `own` ("" where raw), `width` bytes wide, that a caller calls `asked`."""
-    if asked is None:
-        return own
-    type_number(asked)
-    is_raw = own in ("", f"u{8 * width}", f"i{8 * width}")
-    if asked == own or (is_raw and _WIDTHS[asked] == width):
-        return asked
-    has = own or f"raw ones of {width} byte" + "s" * (width > 1)
-    raise InvalidArgumentError(f"{name} has elements of type {has}, not {asked}; convert them by array.astype, or leave "
-                               "out data_type")
+class Elements(NamedTuple):
+    """What a buffer is to hold."""
+
+    content: Content
+    data_type: str      # "f32"; "" where the source does not say
+    element_bytes: int  # 0 where the source does not say
+    path: str           # for people
 
 
-def _message(path: str, content: Content, digest: str, data_type: str) -> Any:
-    message = kernel_pb2.DataFile(path=path, digest=digest, bytes=content.size)
+def describe(elements: Elements, data_type: str, call: Optional[Call]) -> Any:
+    """The kernel_pb2.DataFile of elements of that type ("": not said), which the daemon then has; without `call` nothing
+    is uploaded."""
+    digest = elements.content.digest()
+    if call is not None:
+        upload(elements.content, digest, call)
+    message = kernel_pb2.DataFile(digest=digest, bytes=elements.content.size)
+    # For people; what may not stand in a definition is left out.
+    if elements.path.isprintable() and "\\" not in elements.path:
+        message.path = elements.path
     if data_type:
         message.data_type = type_number(data_type)
     return message
 
 
-def upload_file(path: PathLike, data_type: Optional[str], call: Call, below: Optional[Path] = None) -> Any:
-    """kernel_pb2.DataFile of a .npy file or one of raw elements, which the daemon then has. See _files.open_regular for
-    `below`."""
+@contextlib.contextmanager
+def opened(path: PathLike, below: Optional[Path] = None) -> Iterator[Elements]:
+    """Of a .npy file or, under any other name, one of raw elements. See _files.open_regular for `below`."""
     name = os.fspath(path)
     with _files.open_regular(path, below) as file:
         size = os.fstat(file.fileno()).st_size
+        shown = os.path.basename(name)
         if name.lower().endswith(".npy"):
             header = _npy.read_header(file, size, name)
-            chosen = _chosen_type(name, header.data_type, header.element_bytes, data_type)
             content = FileContent(file, name, header.data_offset, header.data_bytes)
-        else:
-            content = _raw_content(file, name, size, data_type)
-            chosen = data_type or ""
-        digest = content.digest()
-        upload(content, digest, call)
-    return _message(os.path.basename(name), content, digest, chosen)
+            yield Elements(content, header.data_type, header.element_bytes, shown)
+            return
+        if name.lower().endswith(".npz"):
+            raise InvalidArgumentError(f"{name} is an archive of arrays; write one of them to a .npy file by numpy.save")
+        if file.read(len(_npy.MAGIC)) == _npy.MAGIC:
+            raise InvalidArgumentError(f"{name} is a .npy file by its content; give it a name that ends in .npy")
+        yield Elements(FileContent(file, name, 0, size), "", 0, shown)
 
 
-def _raw_content(file: BinaryIO, name: str, size: int, data_type: Optional[str]) -> FileContent:
-    if name.lower().endswith(".npz"):
-        raise InvalidArgumentError(f"{name} is an archive of arrays; write one of them to a .npy file by numpy.save")
-    if file.read(len(_npy.MAGIC)) == _npy.MAGIC:
-        raise InvalidArgumentError(f"{name} is a .npy file by its content; give it a name that ends in .npy")
-    if data_type is not None:
-        type_number(data_type)
-        if size % _WIDTHS[data_type]:
-            raise InvalidArgumentError(f"{name} has {size} bytes, which is no multiple of the {_WIDTHS[data_type]} bytes "
-                                       f"of an element of type {data_type}")
-    return FileContent(file, name, 0, size)
-
-
-def upload_array(array: Any, data_type: Optional[str], call: Call) -> Any:
-    """kernel_pb2.DataFile of an array's elements in row-major order, which the daemon then has."""
+def of_array(array: Any) -> Elements:
+    """In row-major order."""
     import numpy
 
     host, own = _on_host(array, numpy)
@@ -195,12 +188,47 @@ def upload_array(array: Any, data_type: Optional[str], call: Call) -> Any:
         name = host.dtype.name
         own = "bf16" if name == "bfloat16" else "u8" if name.startswith("float8") else _npy.element_type(
             host.dtype.str, "the array")[0]
-    chosen = _chosen_type("the array", own, host.dtype.itemsize, data_type)
     elements = memoryview(numpy.ascontiguousarray(host).reshape(-1).view(numpy.uint8))
-    content = MemoryContent(elements)
-    digest = content.digest()
-    upload(content, digest, call)
-    return _message("", content, digest, chosen)
+    return Elements(MemoryContent(elements), own, host.dtype.itemsize, "")
+
+
+def chosen_type(elements: Elements, asked: Optional[str]) -> str:
+    """The type that a caller of upload_file calls `asked`."""
+    own, width, name = elements.data_type, elements.element_bytes, elements.content.name
+    if asked is None:
+        return own
+    type_number(asked)
+    if width == 0 and elements.content.size % WIDTHS[asked]:
+        raise InvalidArgumentError(f"{name} has {elements.content.size} bytes, which is no multiple of the "
+                                   f"{WIDTHS[asked]} bytes of an element of type {asked}")
+    is_raw = own in ("", f"u{8 * width}", f"i{8 * width}") and width in (0, WIDTHS[asked])
+    if asked == own or is_raw:
+        return asked
+    raise InvalidArgumentError(f"{name} has elements of type {_shown_type(elements)}, not {asked}; convert them by "
+                               "array.astype, or leave out data_type")
+
+
+def type_for(elements: Elements, types: Sequence[str], argument: str) -> str:
+    """The type to name in a definition whose `argument` may have `types`; "" where the bits are the argument's."""
+    own, width = elements.data_type, elements.element_bytes
+    if width == 0 or not types or own in types:
+        return own
+    # NumPy has no bf16: integers of its width stand for it.
+    if own in ("i16", "u16") and "bf16" in types or not own and any(WIDTHS[one] == width for one in types):
+        return ""
+    if len(types) != 1:
+        advice = "convert it"
+    elif types[0] == "bf16":
+        advice = "save the bits of its bf16 elements as numpy.uint16"
+    else:
+        kind = {"f": "float", "u": "uint", "i": "int"}[types[0][0]]
+        advice = f"save array.astype(numpy.{kind}{types[0][1:]}) instead"
+    raise InvalidArgumentError(f"{elements.content.name} holds {_shown_type(elements)}, and '{argument}' is "
+                               f"{' or '.join(types)}; {advice}")
+
+
+def _shown_type(elements: Elements) -> str:
+    return elements.data_type or f"raw elements of {elements.element_bytes} bytes"
 
 
 def _on_host(array: Any, numpy: Any) -> "tuple[Any, str]":
