@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -94,7 +94,7 @@ class Uploader {
     if (++waits_ > kWaitsMax) {
       return Annotate(status, "{} is uploaded in part; repeat the command to continue", file_.name());
     }
-    std::this_thread::sleep_for(kUploadWait);
+    Notification().WaitFor(kUploadWait);
     return absl::OkStatus();
   }
 
