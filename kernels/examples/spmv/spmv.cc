@@ -1,5 +1,5 @@
-// y = A x for a sparse matrix in CSR form, on one core of the CPU. The tuner defines the macros SUMS, AHEAD and LONG_ROW
-// before this text.
+// y = A x for a sparse matrix in CSR form, on one core of the CPU. The tuner defines the macros SUMS, AHEAD and
+// LONG_ROW before this text.
 #include "spmv.h"
 
 // Sums in several parts, which do not wait for each other.

@@ -1,5 +1,5 @@
-// y = A x for a sparse matrix in CSR form. The tuner defines the macros BLOCK_SIZE, ROW_THREADS and READ_ONLY before this
-// text.
+// y = A x for a sparse matrix in CSR form. The tuner defines the macros BLOCK_SIZE, ROW_THREADS and READ_ONLY before
+// this text.
 #include "spmv.h"
 
 static __device__ float Element(const float* x, int column) {

@@ -1,4 +1,5 @@
-// The product of a row of a sparse matrix in CSR form with a vector, in double precision: what results are compared with.
+// The product of a row of a sparse matrix in CSR form with a vector, in double precision: what results are compared
+// with.
 #pragma once
 
 #ifdef __CUDACC__
