@@ -129,7 +129,7 @@ bool IsDirectory(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> OpenFile(const std::string& path) {
+absl::StatusOr<UniqueFd> OpenForReading(const std::string& path) {
   // Opening a pipe would wait for its writer.
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
@@ -140,7 +140,7 @@ absl::StatusOr<UniqueFd> OpenFile(const std::string& path) {
   return fd;
 }
 
-absl::StatusOr<UniqueFd> OpenFileBelow(const std::string& folder, const std::string& path) {
+absl::StatusOr<UniqueFd> OpenForReadingBelow(const std::string& folder, const std::string& path) {
   const std::string shown = ShownBelow(folder, path);
   if (path.empty() || path[0] == '/') return InvalidArgument("'{}' is not a path below {}", path, folder);
   // O_PATH: nothing is opened for reading, so that a FIFO does not wait and a device does not act.
@@ -166,12 +166,12 @@ absl::StatusOr<UniqueFd> OpenFileBelow(const std::string& folder, const std::str
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
-  ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path));
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenForReading(path));
   return ReadAll(fd.get(), path, bytes_max);
 }
 
 absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max) {
-  ASSIGN_OR_RETURN(const UniqueFd fd, OpenFileBelow(folder, path));
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenForReadingBelow(folder, path));
   return ReadAll(fd.get(), ShownBelow(folder, path), bytes_max);
 }
 

@@ -165,7 +165,7 @@ class DataDescriber {
   }
 
   absl::Status UseFile(const FileSetting& setting, const v1::Argument& argument, v1::DataFile* message) {
-    ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(setting.path));
+    ASSIGN_OR_RETURN(UniqueFd fd, OpenForReading(setting.path));
     const std::string shown = std::filesystem::path(setting.path).filename().string();
     // Other names are no paths of a definition; this one is only for people.
     if (Visible(shown) == shown && shown.find_first_of("\\\n\t") == std::string::npos) message->set_path(shown);
@@ -174,7 +174,7 @@ class DataDescriber {
 
   absl::Status UsePath(const v1::Argument& argument, v1::DataFile* message) {
     if (!message->digest().empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(UniqueFd fd, OpenFileBelow(folder_, message->path()));
+    ASSIGN_OR_RETURN(UniqueFd fd, OpenForReadingBelow(folder_, message->path()));
     return Describe(std::move(fd), folder_.empty() ? message->path() : folder_ + "/" + message->path(), argument,
                     message);
   }

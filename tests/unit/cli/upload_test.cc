@@ -118,7 +118,7 @@ class UploadTest : public testing::Test {
   std::vector<DescribedFile> Described(const std::string& content) {
     const std::string path = directory_.File("x.bin");
     TUNEFARM_CHECK_OK(WriteFileAtomically(path, content));
-    auto fd = OpenFile(path);
+    auto fd = OpenForReading(path);
     TUNEFARM_CHECK_OK(fd.status());
     auto file = OpenDataFile::Examine(*std::move(fd), path);
     TUNEFARM_CHECK_OK(file.status());
