@@ -263,6 +263,8 @@ class Definitions(WithStore):
                          ("data/rows.npy", 16, kernel_pb2.DATA_TYPE_I32, hashlib.sha256(self.rows.tobytes()).hexdigest()))
         self.assertEqual(self.held(file), self.rows.tobytes())
         self.assertFalse(self.fill_of(definition, "x").HasField("file"))
+        y = next(one.buffer for one in definition.arguments if one.name == "y")
+        self.assertFalse(y.HasField("fill"))  # an output has none
         self.store.whole.clear()
         self.assertEqual(self.filled(upload=False), definition)
         self.assertEqual(self.store.whole, {})

@@ -129,10 +129,12 @@ class DataDescriber {
   // All that the definition names by path.
   absl::Status UsePaths() {
     for (v1::Argument& argument : *kernel_.mutable_arguments()) {
-      v1::Fill* const fill = argument.has_constant_symbol() ? argument.mutable_constant_symbol()->mutable_fill()
-                             : argument.has_buffer()        ? argument.mutable_buffer()->mutable_fill()
-                                                            : nullptr;
-      if (fill != nullptr && fill->has_file()) RETURN_IF_ERROR(UsePath(argument, fill->mutable_file()));
+      // No fill is made where there is none.
+      if (argument.constant_symbol().fill().has_file()) {
+        RETURN_IF_ERROR(UsePath(argument, argument.mutable_constant_symbol()->mutable_fill()->mutable_file()));
+      } else if (argument.buffer().fill().has_file()) {
+        RETURN_IF_ERROR(UsePath(argument, argument.mutable_buffer()->mutable_fill()->mutable_file()));
+      }
     }
     // No reference is made where there is none.
     if (kernel_.reference().files_size() == 0) return absl::OkStatus();

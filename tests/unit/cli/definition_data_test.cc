@@ -83,6 +83,7 @@ TEST_F(DefinitionDataTest, FilesOfTheDefinitionAreNamedByContent) {
   EXPECT_EQ(files_[0].digest, file.digest());
   EXPECT_EQ(files_[0].file.Part(0).value(), "dddddddddddddddd");
   EXPECT_TRUE(kernel_.reference().files().empty());
+  EXPECT_FALSE(kernel_.arguments(3).buffer().has_fill()) << "an output has none";
   EXPECT_EQ(kernel_.prepare_size(), 1);
   // A definition that names content needs no file.
   text_.replace(text_.find("file: \"data/rows.npy\""), 21, "file { digest: \"" + file.digest() + "\" bytes: 16 }");
