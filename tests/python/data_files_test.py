@@ -144,7 +144,7 @@ class Uploading(WithStore):
         self.assertEqual(asked, [0, 0])
         self.store.before_part = lambda request, context: refuse(
             context, grpc.StatusCode.RESOURCE_EXHAUSTED, "full of files in use", "DATA_FILE_QUOTA")
-        with self.assertRaisesRegex(tunefarm.ResourceExhaustedError, "full of files in use .*DATA_FILE_QUOTA"):
+        with self.assertRaisesRegex(tunefarm.ResourceExhaustedError, "the array: full of files in use .*DATA_FILE_QUOTA"):
             self.client.upload_array(numpy.ones(5))
 
     def test_files_that_change_while_they_are_read_are_refused(self):

@@ -69,7 +69,7 @@ class Uploader {
     if (!response.ok()) {
       if (MayPass(response.status())) return Wait(response.status());
       const bool is_refused = ReasonOf(response.status()) == "DATA_FILE_INVALID";
-      if (!is_refused) return response.status();
+      if (!is_refused) return Annotate(response.status(), "{}", file_.name());
       // The daemon has dropped what it had. Unless the file has changed, others had sent other bytes.
       ASSIGN_OR_RETURN(const std::string digest, file_.Digest());
       if (digest != digest_) return file_.Changed();

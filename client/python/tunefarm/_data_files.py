@@ -114,7 +114,8 @@ def upload(content: Content, digest: str, call: Call) -> None:
             is_whole, offset = answer.is_whole, answer.received_bytes
         except ResourceExhaustedError as error:
             if error.reason != "RATE_LIMIT":
-                raise
+                raise ResourceExhaustedError(f"{content.name}: {error.message}", code=error.code, reason=error.reason,
+                                             metadata=error.metadata) from None
             wait_ms = error.metadata.get("retry_after_ms", "")
             time.sleep(min(int(wait_ms) / 1000 if wait_ms.isdigit() else 1.0, _RATE_WAIT_SECONDS_MAX))
             continue

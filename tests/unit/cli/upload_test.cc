@@ -213,7 +213,7 @@ TEST_F(UploadTest, WithoutSpaceItEnds) {
   files_.BeforePart([](const v1::UploadDataFileRequest&, std::string*) {
     return RefusedPart(grpc::StatusCode::RESOURCE_EXHAUSTED, "there is no room", "DATA_FILE_QUOTA");
   });
-  EXPECT_EQ(Upload(Described("small")), "there is no room");
+  EXPECT_THAT(Upload(Described("small")), HasSubstr("x.bin: there is no room"));
   EXPECT_EQ(reason_, "DATA_FILE_QUOTA");
   EXPECT_THAT(files_.TakeOffsets(), ElementsAre(0));
 }
