@@ -111,7 +111,7 @@ void AddNamesOfKernel(bool are_dims, const Session& session, const std::vector<s
                       std::vector<std::string>* candidates) {
   for (const std::string& word : words) {
     if (word.empty() || word[0] == '-') continue;
-    const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(word, session.environment);
+    const absl::StatusOr<KernelArgument> kernel = ResolveKernelWithoutData(word, session.environment);
     if (!kernel.ok() || !kernel->definition.has_value()) continue;
     if (are_dims) {
       for (const v1::Dim& dim : kernel->definition->dims()) candidates->push_back(dim.name() + "=");

@@ -61,7 +61,7 @@ absl::StatusOr<ExitCode> ListKernels(Session* session) {
                   kernel.name().substr(0, 20)});
   }
   for (const BoxDefinition& definition : DefinitionsInTheBox(session->environment)) {
-    const absl::StatusOr<KernelArgument> kernel = ResolveKernelArgument(definition.file, session->environment);
+    const absl::StatusOr<KernelArgument> kernel = ResolveKernelWithoutData(definition.file, session->environment);
     if (!kernel.ok()) {
       table.AddRow({definition.name, "", "", "built-in, broken: " + std::string(MessageOf(kernel.status()))});
       continue;
@@ -75,7 +75,7 @@ absl::StatusOr<ExitCode> ListKernels(Session* session) {
 
 // A definition from a file or the box, or else the stored one with its sources.
 absl::StatusOr<v1::Kernel> Definition(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(text, session->environment));
   if (kernel.definition) return *std::move(kernel.definition);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetKernelRequest request;
@@ -165,7 +165,7 @@ absl::StatusOr<v1::CountSpaceResponse> CountHere(const v1::Kernel& kernel, const
 absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, const ProblemOptions& options,
                                     const std::string& device) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
-  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(text, session->environment));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options));
   v1::CountSpaceResponse response;
   const absl::StatusOr<DeviceClass> known = FindKnownClass(device);
@@ -352,6 +352,7 @@ void AddKernels(CLI::App* app, Session* session) {
                   "Also try the default config (or that of --pin) on a device, as a job that keeps no best config: "
                   "outcome, comparison, time and warnings.");
   checked->problem.AddTo(check, /*many=*/false);
+  checked->data.AddTo(check);
   check->add_option("--device", checked->device, "A device, or a known class such as A100 (needs no hardware).")
       ->type_name("DEVICE");
   check->callback([=] { session->command = [=] { return CheckKernel(session, *checked); }; });

@@ -178,6 +178,7 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       tuning_(v1::TuningService::NewStub(channel)),
       lookup_(v1::LookupService::NewStub(channel)),
       catalog_(v1::CatalogService::NewStub(channel)),
+      data_files_(v1::DataFileService::NewStub(channel)),
       devices_(v1::DeviceService::NewStub(channel)),
       farm_(v1::FarmService::NewStub(channel)),
       server_(v1::ServerService::NewStub(channel)),

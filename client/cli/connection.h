@@ -16,6 +16,7 @@
 #include "server/dial/dial_options.h"
 #include "tunefarm/v1/access_service.grpc.pb.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
+#include "tunefarm/v1/data_file_service.grpc.pb.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/farm_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
@@ -49,6 +50,7 @@ class Connection {
   v1::TuningService::StubInterface* tuning() { return tuning_.get(); }
   v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
   v1::CatalogService::StubInterface* catalog() { return catalog_.get(); }
+  v1::DataFileService::StubInterface* data_files() { return data_files_.get(); }
   v1::DeviceService::StubInterface* devices() { return devices_.get(); }
   v1::FarmService::StubInterface* farm() { return farm_.get(); }
   v1::ServerService::StubInterface* server() { return server_.get(); }
@@ -81,6 +83,7 @@ class Connection {
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
+  std::unique_ptr<v1::DataFileService::StubInterface> data_files_;
   std::unique_ptr<v1::DeviceService::StubInterface> devices_;
   std::unique_ptr<v1::FarmService::StubInterface> farm_;
   std::unique_ptr<v1::ServerService::StubInterface> server_;

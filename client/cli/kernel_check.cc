@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/data/upload.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/single_trials.h"
 #include "client/cli/studies/watch.h"
+#include "server/base/format.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -142,8 +144,10 @@ std::string TriedText(const TriedConfigs& tried) {
 
 absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
-  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(options.kernel, session->environment));
   if (!kernel.definition) return NotFound("there is no kernel definition at {}", options.kernel);
+  ASSIGN_OR_RETURN(const std::vector<DescribedFile> files,
+                   DescribeDataFiles(&*kernel.definition, kernel.folder(), options.data));
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(*kernel.definition));
   ASSIGN_OR_RETURN(const v1::Problem problem, MakeProblem(options.problem));
   DeviceClass device;
@@ -170,6 +174,10 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
   if (!is_json) {
     session->Print(fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(),
                                plan->program_digest()));
+    for (const DescribedFile& one : files) {
+      session->Print(fmt::format("data     {}: {} bytes, SHA-256 {}\n", one.file.name(), FormatCount(one.file.bytes()),
+                                 one.digest));
+    }
   }
   if (options.compile) {
     ASSIGN_OR_RETURN(const v1::CompileKernelResponse compiled,
@@ -182,6 +190,7 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
     if (!is_good) code = kExitFailed;
   }
   if (options.run) {
+    RETURN_IF_ERROR(UploadDataFiles(session, files));
     ASSIGN_OR_RETURN(const TriedConfigs tried, TryConfig(session, *kernel.definition, problem, options.device));
     if (tried.detached) return kExitInterrupted;
     if (!is_json) session->Print(TriedText(tried));

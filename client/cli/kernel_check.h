@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/cli/data/definition_data.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/session.h"
 
@@ -12,6 +13,7 @@ namespace tunefarm::cli {
 struct CheckOptions {
   std::string kernel;
   ProblemOptions problem;
+  DataOptions data;
   std::string device;    // empty: the daemon chooses
   bool compile = false;  // some configs
   bool run = false;      // one config, in a job that promotes nothing

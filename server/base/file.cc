@@ -117,6 +117,11 @@ absl::StatusOr<std::string> RealPathOf(int fd, const std::string& path) {
   return real;
 }
 
+// What errors call a file of a folder.
+std::string ShownBelow(const std::string& folder, const std::string& path) {
+  return folder.empty() ? path : folder + "/" + path;
+}
+
 bool IsDirectory(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -124,7 +129,7 @@ bool IsDirectory(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
+absl::StatusOr<UniqueFd> OpenForReading(const std::string& path) {
   // Opening a pipe would wait for its writer.
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info;
@@ -132,11 +137,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument("{} is {}; a regular file is needed here", path, KindOfFile(info.st_mode));
   }
-  return ReadAll(fd.get(), path, bytes_max);
+  return fd;
 }
 
-absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max) {
-  const std::string shown = folder.empty() ? path : folder + "/" + path;
+absl::StatusOr<UniqueFd> OpenForReadingBelow(const std::string& folder, const std::string& path) {
+  const std::string shown = ShownBelow(folder, path);
   if (path.empty() || path[0] == '/') return InvalidArgument("'{}' is not a path below {}", path, folder);
   // O_PATH: nothing is opened for reading, so that a FIFO does not wait and a device does not act.
   const UniqueFd root(open(folder.empty() ? "." : folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -155,9 +160,19 @@ absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::
   if (S_ISDIR(info.st_mode)) return InvalidArgument("{} is a directory", shown);
   if (!S_ISREG(info.st_mode)) return InvalidArgument("{} is not a regular file", shown);
   // The file that was examined, whatever its name stands for by now.
-  const UniqueFd fd(open(PlaceOf(found.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(open(PlaceOf(found.get()).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return ErrnoStatus(errno, "cannot open {}", shown);
-  return ReadAll(fd.get(), shown, bytes_max);
+  return fd;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max) {
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenForReading(path));
+  return ReadAll(fd.get(), path, bytes_max);
+}
+
+absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max) {
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenForReadingBelow(folder, path));
+  return ReadAll(fd.get(), ShownBelow(folder, path), bytes_max);
 }
 
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode) {

@@ -24,6 +24,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t bytes_max
 // for what is no regular file: a FIFO is not waited for and a device not opened.
 absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::string& path, uint64_t bytes_max);
 
+// What the two read, open for reading, for what is too large to be held; errors as theirs.
+absl::StatusOr<UniqueFd> OpenForReading(const std::string& path);
+absl::StatusOr<UniqueFd> OpenForReadingBelow(const std::string& folder, const std::string& path);
+
 // Replaces the file as a whole: a reader, also after a crash or a power cut, sees the old content or the new, never a
 // mix. On OK the content is on disk. On error no temporary is left and the old file stands, unless only the last step
 // failed, flushing the directory. The directory must exist. The file has exactly `mode`, whatever the umask. A crash

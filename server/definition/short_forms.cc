@@ -163,10 +163,15 @@ class Expander {
       ++at_;
       return ReadFields(*message, closing, depth + 1);
     }
-    if (message != nullptr && message != v1::Value::descriptor()) return false;
+    const bool is_file = message == v1::DataFile::descriptor();
+    if (message != nullptr && message != v1::Value::descriptor() && !is_file) return false;
     const std::optional<Token> token = ReadToken();
     if (!token.has_value()) return false;
-    if (message != nullptr) {
+    if (is_file) {
+      if (token->kind != Kind::kString) return false;
+      Insert(token->begin, "{ path: ");
+      Insert(token->end, " }");
+    } else if (message != nullptr) {
       ExpandValue(field, *token);
     } else if (field.enum_type() != nullptr) {
       ExpandEnum(field, *token);

@@ -4,6 +4,7 @@
 //   default_value: 2048       default_value { int_value: 2048 } (each v1.Value, also in lists)
 //   values: [32, 64]          values { ints: [32, 64] } (v1.ValueList: ints, doubles, bools or strings)
 //   grid: 64                  grid: "64" (any string field)
+//   file: "x.npy"             file { path: "x.npy" } (each v1.DataFile)
 //
 // client/python/tunefarm/_short_forms.py does the same for the Python client; tests/data/definitions/short_forms has
 // the cases that both must pass.

@@ -249,11 +249,11 @@ class Definitions(unittest.TestCase):
         with mock.patch.dict(os.environ, TUNEFARM_KERNELS=str(box)):
             for file in box.rglob("*.pbtxt"):
                 name = file.parent.name if file.name == "kernel.pbtxt" else file.stem
-                found, definition = _definitions.resolve(name)
+                found, definition, _ = _definitions.resolve(name)
                 self.assertEqual(found, definition.display_name)
                 self.assertTrue(all(source.content for source in definition.sources))
-            self.assertEqual(_definitions.resolve("kernels/abc"), ("kernels/abc", None))
-            self.assertEqual(_definitions.resolve("of_my_own"), ("of_my_own", None))
+            self.assertEqual(_definitions.resolve("kernels/abc"), ("kernels/abc", None, None))
+            self.assertEqual(_definitions.resolve("of_my_own"), ("of_my_own", None, None))
 
     def test_a_source_that_leads_out_of_the_folder_is_refused_by_name(self):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
@@ -276,7 +276,7 @@ class Definitions(unittest.TestCase):
         # The folder itself may be a link, and one inside of it.
         link = folder.parent / "link"
         link.symlink_to(folder)
-        _, definition = _definitions.resolve(link)
+        _, definition, _ = _definitions.resolve(link)
         self.assertEqual([source.content for source in definition.sources], [b"code", b"header"])
 
     def test_paths_are_told_from_names(self):

@@ -38,7 +38,7 @@ struct BestChoice {
 
 absl::StatusOr<std::string> KernelNameOf(Session* session, const std::string& text) {
   if (text.empty()) return std::string();
-  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelWithoutData(text, session->environment));
   return kernel.name;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/data/upload.h"
 #include "client/cli/doctor/twins.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/studies/job_names.h"
@@ -43,7 +44,9 @@ struct Findings {
 };
 
 absl::StatusOr<v1::Kernel> FetchDefinition(Session* session, const std::string& name) {
-  ASSIGN_OR_RETURN(KernelArgument argument, ResolveKernelArgument(name, session->environment));
+  ASSIGN_OR_RETURN(KernelArgument argument, ResolveKernelWithoutData(name, session->environment));
+  ASSIGN_OR_RETURN(const std::vector<DescribedFile> files, DescribeData(session, {}, &argument));
+  RETURN_IF_ERROR(UploadDataFiles(session, files));
   if (argument.definition) return *std::move(argument.definition);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetKernelRequest request;

@@ -185,7 +185,8 @@ void MissesOptions::AddTo(CLI::App* tune) {
   CLI::Option* const misses =
       tune->add_flag("--misses", is_chosen,
                      "Tune the problems that were looked up and never tuned (tunefarm misses), of one kernel or all.");
-  for (const char* const other : {"--dim", "--pin", "--input-seed", "--rows", "--missing-only", "--starting-configs"}) {
+  for (const char* const other :
+       {"--dim", "--pin", "--input-seed", "--input", "--expected", "--rows", "--missing-only", "--starting-configs"}) {
     misses->excludes(tune->get_option(other));
   }
   tune->add_option("--limit", limit, "With --misses: number of problems, most look-ups first (default: all).")

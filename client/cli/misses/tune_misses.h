@@ -13,7 +13,8 @@ struct MissesOptions {
   bool is_chosen = false;
   int limit = 0;  // problems in all; 0: all
 
-  // After --dim, --pin, --input-seed, --rows, --missing-only and --starting-configs, which do not go with it.
+  // After --dim, --pin, --input-seed, --input, --expected, --rows, --missing-only and --starting-configs, which do not
+  // go with it.
   void AddTo(CLI::App* tune);
 };
 

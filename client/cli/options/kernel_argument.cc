@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "client/cli/data/definition_data.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -97,6 +98,14 @@ std::vector<BoxDefinition> DefinitionsInTheBox(const EnvironmentGetter& environm
 }
 
 absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, const EnvironmentGetter& environment) {
+  ASSIGN_OR_RETURN(KernelArgument argument, ResolveKernelWithoutData(text, environment));
+  if (argument.definition.has_value()) {
+    RETURN_IF_ERROR(DescribeDataFiles(&*argument.definition, argument.folder(), {}).status());
+  }
+  return argument;
+}
+
+absl::StatusOr<KernelArgument> ResolveKernelWithoutData(const std::string& text, const EnvironmentGetter& environment) {
   std::error_code error;
   if (fs::is_directory(text, error)) return LoadFolder(text);
   if (fs::exists(text, error)) return LoadFile(text);
@@ -114,6 +123,8 @@ absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, co
   argument.name = text;
   return argument;
 }
+
+std::string KernelArgument::folder() const { return fs::path(file).parent_path().string(); }
 
 absl::StatusOr<std::string> ProgramDigestOf(const KernelArgument& argument) {
   if (!argument.definition.has_value()) return std::string();

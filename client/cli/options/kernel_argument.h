@@ -20,11 +20,17 @@ struct KernelArgument {
   std::optional<v1::Kernel> definition;  // with sources, when it came from a file
   std::string file;                      // the definition file, if any
   bool is_built_in = false;              // named as a built-in kernel, and not by a path
+
+  std::string folder() const;  // of `file`, where the definition's data files lie
 };
 
 // Errors in the definition are located: "kernel.pbtxt:12:7: ...". NotFound for a path that does not exist; a bare name
 // that is neither a file nor built in is taken for a stored kernel.
+// Reads the data files of the definition, and names them by digest in it (DescribeDataFiles).
 absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, const EnvironmentGetter& environment);
+
+// The same where the data do not matter, or are described later: no data file is opened.
+absl::StatusOr<KernelArgument> ResolveKernelWithoutData(const std::string& text, const EnvironmentGetter& environment);
 
 // The program_digest of the definition that came from a file, by which it is asked for: what other definitions of its
 // name have found is not its own. Empty for a stored kernel, which its name stands for. The definition's errors.

@@ -37,7 +37,7 @@ struct SimulateOptions {
 
 // The newest job of a kernel that has ended.
 absl::StatusOr<std::string> NewestJobOf(Session* session, const std::string& text) {
-  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(text, session->environment));
+  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelWithoutData(text, session->environment));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListJobsRequest request;
   request.add_states(v1::JOB_STATE_SUCCEEDED);

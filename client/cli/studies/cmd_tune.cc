@@ -8,6 +8,7 @@
 #include <set>
 
 #include "client/cli/commands.h"
+#include "client/cli/data/upload.h"
 #include "client/cli/help_format.h"
 #include "client/cli/misses/missing_problems.h"
 #include "client/cli/misses/tune_misses.h"
@@ -34,6 +35,7 @@ namespace {
 struct SubmitOptions {
   std::string kernel;
   ProblemOptions problem;
+  DataOptions data;
   std::string device;
   std::string strategy;
   std::vector<std::string> strategy_options;
@@ -209,12 +211,20 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> PlanOf(Session* session, const
   return KernelPlan::Compile(response.kernel());
 }
 
+// Before they are uploaded: whether the data files have the sizes that the problems ask for.
+absl::Status CheckFiles(const v1::Kernel& kernel, const std::vector<v1::Problem>& problems) {
+  ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
+  for (const v1::Problem& problem : problems) RETURN_IF_ERROR(plan->ResolveProblem(problem).status());
+  return absl::OkStatus();
+}
+
 // A request without problems where nothing is left to do.
 absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitOptions& options) {
   v1::CreateJobRequest request;
   RETURN_IF_ERROR(FillRequest(options, &request));
   v1::Job* const job = request.mutable_job();
-  ASSIGN_OR_RETURN(const KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+  ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(options.kernel, session->environment));
+  ASSIGN_OR_RETURN(const std::vector<DescribedFile> files, DescribeData(session, options.data, &kernel));
   std::shared_ptr<const KernelPlan> plan;
   std::optional<StartingConfigs> starts;
   if (!options.starting_configs.empty()) {
@@ -225,6 +235,10 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  if (!files.empty()) {
+    RETURN_IF_ERROR(CheckFiles(*kernel.definition, problems));
+    RETURN_IF_ERROR(UploadDataFiles(session, files));
+  }
   if (options.missing_only) {
     ASSIGN_OR_RETURN(const std::string stored, StoredKernel(connection, kernel));
     job->set_kernel(stored);
@@ -321,7 +335,10 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   if (code != kExitOk && code != kExitNoValidConfig) return code;
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
   if (code == kExitOk) {
-    const std::string kernel = options.kernel.find('/') == std::string::npos ? options.kernel : ended.kernel_name();
+    // With files of the command line it is a definition of its own.
+    const std::string kernel = !options.data.empty()                           ? ended.kernel()
+                               : options.kernel.find('/') == std::string::npos ? options.kernel
+                                                                               : ended.kernel_name();
     std::string next = "Ask again: tunefarm best " + ShellWord(kernel);
     for (const std::string& dim : options.problem.dims) next += " --dim " + ShellWord(dim);
     // `best` is for one problem, whose dims are known here.
@@ -337,7 +354,9 @@ absl::StatusOr<ExitCode> TuneWhatIsMissed(Session* session, const SubmitOptions&
   v1::CreateJobRequest settings;
   RETURN_IF_ERROR(FillRequest(options, &settings));
   if (!options.kernel.empty()) {
-    ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelArgument(options.kernel, session->environment));
+    ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(options.kernel, session->environment));
+    ASSIGN_OR_RETURN(const std::vector<DescribedFile> files, DescribeData(session, {}, &kernel));
+    RETURN_IF_ERROR(UploadDataFiles(session, files));
     if (kernel.definition.has_value()) {
       *settings.mutable_kernel_definition() = *std::move(kernel.definition);
     } else {
@@ -373,6 +392,8 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   session->Print(format == OutputFormat::kJson ? ToJson(trial) : TrialText(trial));
   std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel);
   for (const std::string& dim : options.problem.dims) again += " --dim " + ShellWord(dim);
+  for (const std::string& input : options.data.inputs) again += " --input " + ShellWord(input);
+  for (const std::string& expected : options.data.expected) again += " --expected " + ShellWord(expected);
   for (const auto& [name, value] :
        std::map<std::string, v1::Value>(trial.config().values().begin(), trial.config().values().end())) {
     again += " " + ShellWord(name + "=" + ValueText(value));
@@ -393,6 +414,7 @@ void AddTune(CLI::App* app, Session* session) {
              "tunefarm tune --misses --limit 20");
   AddKernelOption(tune, options.get())->required(false);
   options->problem.AddTo(tune, /*many=*/true);
+  options->data.AddTo(tune);
   AddSearchOptions(tune, options.get());
   AddMeasureOptions(tune, options.get());
   tune->add_option("--rows", options->rows, "Configs shown at the end (default 10; 0: all).")
@@ -410,6 +432,7 @@ void AddTune(CLI::App* app, Session* session) {
   SetExample(submit, "tunefarm submit matmul --dim dtype=bf16 --max-trials 500");
   AddKernelOption(submit, submit_options.get());
   submit_options->problem.AddTo(submit, /*many=*/true);
+  submit_options->data.AddTo(submit);
   AddSearchOptions(submit, submit_options.get());
   AddMeasureOptions(submit, submit_options.get());
   AddPythonOption(submit, session);
@@ -426,6 +449,7 @@ void AddTune(CLI::App* app, Session* session) {
                   "Parameters of the config, NAME=VALUE each. Those left out take any value that makes a valid config, "
                   "the default first.");
   AddListOption(run, "-d,--dim", &run_options->problem.dims, "A dim of the problem. May be repeated.");
+  run_options->data.AddTo(run);
   AddMeasureOptions(run, run_options.get());
   run->add_flag("--promote", run_options->promote,
                 "Keep the config as the best one if it wins against the present one; without it nothing is kept.");

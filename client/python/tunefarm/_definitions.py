@@ -90,9 +90,8 @@ def is_path(kernel: Union[str, "os.PathLike[str]"]) -> bool:
     return has_folder or kernel.endswith(".pbtxt") or kernel in (".", "..")
 
 
-def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:
-    """(name, definition or None) of what a caller names: a definition file, a folder with one, a built-in kernel, or
-    else a stored kernel's name."""
+def _find(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Optional[Path]]:
+    """What a caller names, and its definition's file; None: a stored kernel."""
     text = os.fspath(kernel)
     path = Path(text)
     if path.is_dir():
@@ -102,15 +101,21 @@ def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any]:
         if len(definitions) > 1:
             names = ", ".join(file.name for _, file in definitions)
             raise InvalidArgumentError(f"the folder {text} has several definitions: {names}; name one of them")
-        path = definitions[0][1]
-    elif not path.exists():
-        looks_like_path = "/" in text and not text.startswith("kernels/")
-        if looks_like_path or text.endswith(".pbtxt"):
-            raise NotFoundError(f"there is no kernel definition at {text}")
-        name = text[len("kernels/"):] if text.startswith("kernels/") else text
-        found = _in_box(name)
-        if found is None:
-            return text, None
-        path = found
-    definition = load(path)
-    return definition.display_name, definition
+        return text, definitions[0][1]
+    if path.exists():
+        return text, path
+    looks_like_path = "/" in text and not text.startswith("kernels/")
+    if looks_like_path or text.endswith(".pbtxt"):
+        raise NotFoundError(f"there is no kernel definition at {text}")
+    name = text[len("kernels/"):] if text.startswith("kernels/") else text
+    return text, _in_box(name)
+
+
+def resolve(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Any, Optional[Path]]:
+    """(name, definition or None, its file) of what a caller names: a definition file, a folder with one, a built-in
+    kernel, or else a stored kernel's name. The definition's data files are only named in it."""
+    text, file = _find(kernel)
+    if file is None:
+        return text, None, None
+    definition = load(file)
+    return definition.display_name, definition, file

@@ -6,16 +6,16 @@ import os
 import stat
 import threading
 from pathlib import Path
-from typing import Optional, Union
+from typing import BinaryIO, Optional, Union
 
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 
 _LINKS_MAX = 40
 
 
-def read(path: Union[str, "os.PathLike[str]"], bytes_max: int, below: Optional[Path] = None) -> bytes:
-    """The whole file. Only a regular one: a pipe would wait for its writer. With `below` it must lie in or below that
-    folder, wherever links lead: what is read goes to the daemon."""
+def open_regular(path: Union[str, "os.PathLike[str]"], below: Optional[Path] = None) -> BinaryIO:
+    """Only a regular file: a pipe would wait for its writer. With `below` it must lie in or below that folder, wherever
+    links lead: what is read goes to the daemon."""
     try:
         place = Path(path)
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -26,14 +26,20 @@ def read(path: Union[str, "os.PathLike[str]"], bytes_max: int, below: Optional[P
                     f"{path} leads to {place}, outside of its folder {below}; copy the file into the folder")
             flags |= os.O_NOFOLLOW  # the resolved path has no link; one that takes its place now is not followed
         descriptor = os.open(place, flags)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InvalidArgumentError(f"{path} is not a regular file, which is needed here")
-            content = file.read(bytes_max + 1)
-    except IsADirectoryError:
-        raise InvalidArgumentError(f"{path} is a directory; a regular file is needed here") from None
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise InvalidArgumentError(f"{path} is a directory; a regular file is needed here" if stat.S_ISDIR(mode) else
+                                       f"{path} is not a regular file, which is needed here")
+        return open(descriptor, "rb")
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
         raise NotFoundError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read(path: Union[str, "os.PathLike[str]"], bytes_max: int, below: Optional[Path] = None) -> bytes:
+    """The whole file; see open_regular."""
+    with open_regular(path, below) as file:
+        content = file.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise InvalidArgumentError(f"{path} is larger than {bytes_max} bytes")
     return content

@@ -147,10 +147,16 @@ class _Expander:
             self._at += 1
             self.read_fields(field.message_type, closing, depth + 1)
             return
-        if field.message_type is not None and field.message_type.name != "Value":
+        is_file = field.message_type is not None and field.message_type.name == "DataFile"
+        if field.message_type is not None and field.message_type.name != "Value" and not is_file:
             raise _NotWellFormed
         token = self._read_token()
-        if field.message_type is not None:
+        if is_file:
+            if token.kind != "string":
+                raise _NotWellFormed
+            self.edits.append((token.begin, token.begin, "{ path: "))
+            self.edits.append((token.end, token.end, " }"))
+        elif field.message_type is not None:
             self._expand_value(field, token)
         elif field.enum_type is not None:
             self._expand_enum(field, token)

@@ -10,14 +10,14 @@ from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Se
 
 import grpc
 
-from tunefarm import _calls, _connection, _definitions, _requests, _wire, model
+from tunefarm import _calls, _connection, _data_files, _definition_data, _definitions, _requests, _wire, model
 from tunefarm._display import angle, notebook
 from tunefarm._progress import ProgressDisplay
 from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
                              JobFailedError, NotFoundError, TunefarmError, UnavailableError)
 from tunefarm.results import Listing, Page, Results
-from tunefarm.v1 import (device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
+from tunefarm.v1 import (data_file_service_pb2_grpc, device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
                          kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, server_service_pb2,
                          server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
 
@@ -30,6 +30,7 @@ _PAGE_SIZE = 1000
 _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
+_LAST_PART_SECONDS = 600.0
 # After a first Ctrl-C, where somebody sits in front of it.
 _SECOND_CTRL_C_SECONDS = 3.0
 
@@ -66,6 +67,7 @@ class Client:
             channel.close()
             raise _connection.why_unreachable(self.address, tls_ca) from None
         self._channel = channel
+        self._data_files = data_file_service_pb2_grpc.DataFileServiceStub(channel)
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
         self._lookup = lookup_service_pb2_grpc.LookupServiceStub(channel)
@@ -112,9 +114,10 @@ class Client:
 
     def create_kernel(self, path: KernelLike, *, validate_only: bool = False,
                       timeout: Optional[float] = None) -> model.Kernel:
-        """Checks and stores a definition (a file, a folder with one, or the name of a built-in kernel) with its sources.
-        Storing the same one again changes nothing, so that the call is repeated like a read."""
-        name, definition = _definitions.resolve(path)
+        """Checks and stores a definition (a file, a folder with one, or the name of a built-in kernel) with its sources,
+        and uploads its data files (not with `validate_only`). Storing the same one again changes nothing, so that the
+        call is repeated like a read."""
+        name, definition = self._definition(path, None, None, timeout, upload=not validate_only)
         if definition is None:
             raise InvalidArgumentError(f"'{name}' is neither a file nor a built-in kernel")
         request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
@@ -125,6 +128,50 @@ class Client:
         submitted it first and for administrators; FailedPreconditionError while a job of it has not ended."""
         self._write(self._kernels.DeleteKernel, kernel_service_pb2.DeleteKernelRequest(name=name), timeout)
 
+    # The users' own data.
+
+    def upload_file(self, path: KernelLike, data_type: Optional[str] = None, *, timeout: Optional[float] = None) -> Any:
+        """Uploads the elements of a .npy file (versions 1.0 to 3.0, C order, little-endian, no objects) or, under any
+        other name, a file of raw little-endian elements; at most 2 GiB. Returns what names them in a definition, a
+        `tunefarm.v1.kernel_pb2.DataFile`. What the daemon has by content is not sent again, and an upload that broke off
+        is continued; memory does not grow with the file. `timeout` is that of each part of 1 MiB.
+
+        `data_type` ("bf16", "f32", ...) says what raw elements are: those of files without header, and those that .npy
+        files have as V1, V2, u2 and the like. InvalidArgumentError for a file that is damaged, of another type, or changes
+        while it is read; ResourceExhaustedError (DATA_FILE_QUOTA) where the daemon has no space for it.
+        """
+        with _data_files.opened(path) as elements:
+            chosen = _data_files.chosen_type(elements, data_type)
+            return _data_files.describe(elements, chosen, self._data_file_call(timeout))
+
+    def upload_array(self, array: Any, data_type: Optional[str] = None, *, timeout: Optional[float] = None) -> Any:
+        """upload_file for an array of NumPy, PyTorch, CuPy, or whatever has `__array__`, in row-major order."""
+        elements = _data_files.of_array(array)
+        chosen = _data_files.chosen_type(elements, data_type)
+        return _data_files.describe(elements, chosen, self._data_file_call(timeout))
+
+    def _definition(self, kernel: KernelLike, inputs: Optional[Mapping[str, Any]], expected: Optional[Mapping[str, Any]],
+                    timeout: Optional[float], *, upload: bool = True) -> Tuple[str, Any]:
+        """(name, definition or None) of what a caller names, with all its data named by digest, and uploaded."""
+        name, definition, file = _definitions.resolve(kernel)
+        if definition is None and (inputs or expected):
+            request = kernel_service_pb2.GetKernelRequest(name=name, include_sources=True)
+            definition = self._read(self._kernels.GetKernel, request, timeout).kernel
+            definition.name = definition.program_digest = ""
+        if definition is not None:
+            _definition_data.fill(definition, file.parent if file else None, inputs, expected,
+                                  self._data_file_call(timeout) if upload else None)
+        return name, definition
+
+    def _data_file_call(self, timeout: Optional[float]) -> _data_files.Call:
+        def call(method: str, request: Any) -> Any:
+            seconds = self._timeout if timeout is None else timeout
+            if _data_files.is_last_part(request):  # the daemon reads and syncs the whole file before it answers
+                seconds = max(seconds, _LAST_PART_SECONDS)
+            return self._read(getattr(self._data_files, method), request, seconds)
+
+        return call
+
     # Jobs.
 
     def submit(self, kernel: KernelLike, *, dims: Optional[Mapping[str, Any]] = None,
@@ -134,7 +181,9 @@ class Client:
                max_seconds: int = 0, max_device_seconds: float = 0.0, stop_within_floor: float = 0.0, patience: int = 0,
                policy: str = "default", measure: Optional[Mapping[str, Any]] = None, priority: int = 0,
                retry_poisoned: bool = False, required_isolation: str = "", label: str = "", no_promotion: bool = False,
-               promote_given: bool = False, no_memory: bool = False, request_id: Optional[str] = None, timeout: Optional[float] = None) -> model.Job:
+               promote_given: bool = False, no_memory: bool = False, inputs: Optional[Mapping[str, Any]] = None,
+               expected: Optional[Mapping[str, Any]] = None, request_id: Optional[str] = None,
+               timeout: Optional[float] = None) -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
         `kernel`: a definition file, a folder with one, the name of a built-in or a stored kernel. `dims` maps
@@ -148,10 +197,14 @@ class Client:
         The winner of the final becomes the kernel's best config. Not with `no_promotion=True`, nor where `max_trials` is
         1, which is no search: with `promote_given=True` also then.
 
+        `inputs` fills buffers of the kernel with data of your own: {"x": array, "rows": "rows.npy"} maps their names to
+        arrays or files (see upload_array and upload_file), which are uploaded first; data that differ make another
+        definition. `expected` maps all outputs to what they must equal, in place of the definition's reference.
+
         The same `request_id` with the same body is the same job for 7 days, so that repeating a call whose answer got
         lost makes no second one; by default each call has an id of its own, which its repetitions share.
         """
-        name, definition = _definitions.resolve(kernel)
+        name, definition = self._definition(kernel, inputs, expected, timeout)
         job = _requests.message(
             job_pb2.Job, kernel="" if definition is not None else name,
             problems=_requests.problems(dims, problems, pinned, input_seeds), device_selector=device,

@@ -1,0 +1,253 @@
+"""The users' own data: hashed here, and uploaded by content where the daemon lacks it. Private."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
+
+from tunefarm import _files, _npy
+from tunefarm.errors import AbortedError, InvalidArgumentError, ResourceExhaustedError
+from tunefarm.v1 import data_file_service_pb2, kernel_pb2
+
+PathLike = Union[str, "os.PathLike[str]"]
+# call("GetDataFile", request): one answer of DataFileService.
+Call = Callable[[str, Any], Any]
+
+BYTES_MAX = 2 << 30
+_PART_BYTES = 1 << 20
+# How often an upload may be set back: by a part that others began with other bytes, or by a daemon that needed the space.
+_SETBACKS_MAX = 5
+_RATE_WAIT_SECONDS_MAX = 10.0
+WIDTHS = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2, "f32": 4,
+           "f64": 8}
+
+
+def type_number(data_type: str) -> Any:
+    """The enumerator of "bf16"."""
+    if data_type not in WIDTHS:
+        raise InvalidArgumentError(f"data_type: '{data_type}'; write one of {', '.join(WIDTHS)}")
+    return kernel_pb2.DataType.Value("DATA_TYPE_" + data_type.upper())
+
+
+class Content:
+    """Bytes that are read twice: for their digest, and to upload what the daemon lacks of them."""
+
+    def __init__(self, name: str, size: int) -> None:
+        if size == 0:
+            raise InvalidArgumentError(f"{name} holds no elements")
+        if size > BYTES_MAX:
+            raise InvalidArgumentError(f"{name} holds {size} bytes; a data file has at most {BYTES_MAX} (2 GiB)")
+        self.name = name
+        self.size = size
+
+    def part(self, offset: int) -> bytes:
+        """What one call carries."""
+        raise NotImplementedError
+
+    def digest(self) -> str:
+        """SHA-256, as hexadecimal digits."""
+        made = hashlib.sha256()
+        for offset in range(0, self.size, _PART_BYTES):
+            made.update(self.part(offset))
+        return made.hexdigest()
+
+    def changed(self) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{self.name} changed while it was read; repeat the call when nothing writes it")
+
+
+class FileContent(Content):
+    """From `offset` of an open file on, `size` bytes."""
+
+    def __init__(self, file: BinaryIO, name: str, offset: int, size: int) -> None:
+        super().__init__(name, size)
+        self._file = file
+        self._offset = offset
+        self._state = self._current_state()
+
+    def _current_state(self) -> Tuple[int, int]:
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+    def part(self, offset: int) -> bytes:
+        length = min(_PART_BYTES, self.size - offset)
+        part = os.pread(self._file.fileno(), length, self._offset + offset)
+        if len(part) != length or self._current_state() != self._state:
+            raise self.changed()
+        return part
+
+
+class MemoryContent(Content):
+    """The elements of an array."""
+
+    def __init__(self, elements: memoryview) -> None:
+        super().__init__("the array", elements.nbytes)
+        self._elements = elements
+
+    def part(self, offset: int) -> bytes:
+        return bytes(self._elements[offset:offset + _PART_BYTES])
+
+
+def is_last_part(request: Any) -> bool:
+    """Whether a request is the one that makes a file whole."""
+    return (isinstance(request, data_file_service_pb2.UploadDataFileRequest) and
+            request.offset + len(request.part) == request.total_bytes)
+
+
+def upload(content: Content, digest: str, call: Call) -> None:
+    """Sends what the daemon lacks. An upload that was begun, by this process or another one, is continued."""
+    known = call("GetDataFile", data_file_service_pb2.GetDataFileRequest(digest=digest))
+    offset = known.received_bytes
+    setbacks = 0
+    is_whole = known.is_whole
+    while not is_whole:
+        if not 0 <= offset < content.size:
+            offset = (content.size - 1) // _PART_BYTES * _PART_BYTES  # the last part is what makes a file whole
+        sent_from = offset
+        try:
+            answer = call("UploadDataFile", data_file_service_pb2.UploadDataFileRequest(
+                digest=digest, total_bytes=content.size, offset=offset, part=content.part(offset)))
+            is_whole, offset = answer.is_whole, answer.received_bytes
+        except ResourceExhaustedError as error:
+            if error.reason != "RATE_LIMIT":
+                raise ResourceExhaustedError(f"{content.name}: {error.message}", code=error.code, reason=error.reason,
+                                             metadata=error.metadata) from None
+            wait_ms = error.metadata.get("retry_after_ms", "")
+            time.sleep(min(int(wait_ms) / 1000 if wait_ms.isdigit() else 1.0, _RATE_WAIT_SECONDS_MAX))
+            continue
+        except InvalidArgumentError as error:
+            if error.reason != "DATA_FILE_INVALID":
+                raise
+            # The daemon has dropped what it had. Unless the content has changed, others had sent other bytes.
+            if content.digest() != digest:
+                raise content.changed() from error
+            offset = 0
+        if not is_whole and offset <= sent_from:
+            setbacks += 1
+            if setbacks > _SETBACKS_MAX:
+                raise AbortedError(f"{content.name}: the daemon dropped what was uploaded of it {setbacks} times; "
+                                   "it may be short of space (tunefarm status)")
+
+
+class Elements(NamedTuple):
+    """What a buffer is to hold."""
+
+    content: Content
+    data_type: str      # "f32"; "" where the source does not say
+    element_bytes: int  # 0 where the source does not say
+    path: str           # for people
+
+
+def describe(elements: Elements, data_type: str, call: Optional[Call]) -> Any:
+    """The kernel_pb2.DataFile of elements of that type ("": not said), which the daemon then has; without `call` nothing
+    is uploaded."""
+    digest = elements.content.digest()
+    if call is not None:
+        upload(elements.content, digest, call)
+    message = kernel_pb2.DataFile(digest=digest, bytes=elements.content.size)
+    # For people; what may not stand in a definition is left out.
+    if elements.path.isprintable() and "\\" not in elements.path:
+        message.path = elements.path
+    if data_type:
+        message.data_type = type_number(data_type)
+    return message
+
+
+@contextlib.contextmanager
+def opened(path: PathLike, below: Optional[Path] = None) -> Iterator[Elements]:
+    """Of a .npy file or, under any other name, one of raw elements. See _files.open_regular for `below`."""
+    name = os.fspath(path)
+    with _files.open_regular(path, below) as file:
+        size = os.fstat(file.fileno()).st_size
+        shown = os.path.basename(name)
+        if name.lower().endswith(".npy"):
+            header = _npy.read_header(file, size, name)
+            content = FileContent(file, name, header.data_offset, header.data_bytes)
+            yield Elements(content, header.data_type, header.element_bytes, shown)
+            return
+        if name.lower().endswith(".npz"):
+            raise InvalidArgumentError(f"{name} is an archive of arrays; write one of them to a .npy file by numpy.save")
+        if file.read(len(_npy.MAGIC)) == _npy.MAGIC:
+            raise InvalidArgumentError(f"{name} is a .npy file by its content; give it a name that ends in .npy")
+        yield Elements(FileContent(file, name, 0, size), "", 0, shown)
+
+
+def of_array(array: Any) -> Elements:
+    """In row-major order."""
+    import numpy
+
+    host, own = _on_host(array, numpy)
+    if not own:
+        if host.dtype.fields is not None:
+            raise InvalidArgumentError("the array has a structured dtype; give each field as an array of its own")
+        if host.dtype.byteorder == ">":
+            host = host.astype(host.dtype.newbyteorder("<"))
+        name = host.dtype.name
+        own = "bf16" if name == "bfloat16" else "u8" if name.startswith("float8") else _npy.element_type(
+            host.dtype.str, "the array")[0]
+    elements = memoryview(numpy.ascontiguousarray(host).reshape(-1).view(numpy.uint8))
+    return Elements(MemoryContent(elements), own, host.dtype.itemsize, "")
+
+
+def chosen_type(elements: Elements, asked: Optional[str]) -> str:
+    """The type that a caller of upload_file calls `asked`."""
+    own, width, name = elements.data_type, elements.element_bytes, elements.content.name
+    if asked is None:
+        return own
+    type_number(asked)
+    if width == 0 and elements.content.size % WIDTHS[asked]:
+        raise InvalidArgumentError(f"{name} has {elements.content.size} bytes, which is no multiple of the "
+                                   f"{WIDTHS[asked]} bytes of an element of type {asked}")
+    is_raw = own in ("", f"u{8 * width}", f"i{8 * width}") and width in (0, WIDTHS[asked])
+    if asked == own or is_raw:
+        return asked
+    raise InvalidArgumentError(f"{name} has elements of type {_shown_type(elements)}, not {asked}; convert them by "
+                               "array.astype, or leave out data_type")
+
+
+def type_for(elements: Elements, types: Sequence[str], argument: str) -> str:
+    """The type to name in a definition whose `argument` may have `types`; "" where the bits are the argument's."""
+    own, width = elements.data_type, elements.element_bytes
+    if width == 0 or not types or own in types:
+        return own
+    # NumPy has no bf16: integers of its width stand for it.
+    if own in ("i16", "u16") and "bf16" in types or not own and any(WIDTHS[one] == width for one in types):
+        return ""
+    if len(types) != 1:
+        advice = "convert it"
+    elif types[0] == "bf16":
+        advice = "save the bits of its bf16 elements as numpy.uint16"
+    else:
+        kind = {"f": "float", "u": "uint", "i": "int"}[types[0][0]]
+        advice = f"save array.astype(numpy.{kind}{types[0][1:]}) instead"
+    raise InvalidArgumentError(f"{elements.content.name} holds {_shown_type(elements)}, and '{argument}' is "
+                               f"{' or '.join(types)}; {advice}")
+
+
+def _shown_type(elements: Elements) -> str:
+    return elements.data_type or f"raw elements of {elements.element_bytes} bytes"
+
+
+def _on_host(array: Any, numpy: Any) -> "tuple[Any, str]":
+    """NumPy's array of it, and its type where NumPy has no such type."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        tensor = array.detach().cpu()
+        kind = str(tensor.dtype)
+        if kind == "torch.bfloat16":
+            return tensor.contiguous().view(torch.int16).numpy(), "bf16"
+        if kind.startswith("torch.float8"):
+            return tensor.contiguous().view(torch.uint8).numpy(), "u8"
+        return tensor.numpy(), ""
+    if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
+        array = array.get()  # CuPy's arrays do not become NumPy's by themselves
+    if not hasattr(array, "__array__"):
+        raise InvalidArgumentError(f"an array is needed, of NumPy or of what numpy.asarray takes, not a "
+                                   f"{type(array).__name__}")
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise InvalidArgumentError("the array has a mask, which a buffer has not; give array.filled(value)")
+    return numpy.asarray(array), ""
