@@ -45,7 +45,7 @@ class Program:
                 file = _definition.write(_definition.of_one_config(self.kernel, config), folder)
                 package = folder / "kernel.tfpack"
                 with self.connect() as client:
-                    job = client.tune(file, device=self.device, policy="fast", max_trials=1, promote_given=True,
+                    job = client.tune(file, device=self.device, policy="fast", max_trials=1, promote_given=True, retry_poisoned=True,
                                       measure=_MEASURE, progress=False, label="tunefarm.run_kernel")
                     if job.best is None:
                         why = next((trial.message for trial in client.results(job) if trial.message), "it has no result")

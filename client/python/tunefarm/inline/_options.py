@@ -88,7 +88,7 @@ def _positive(given: Any, what: str) -> Optional[float]:
 
 def measure(iterations: Any, cache: Any, more: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Knobs of the policy. As Kernel Tuner does, each config has all its iterations, with caches as the one before left
-    them, and none is taken over from an earlier call unless `cache` asks for it."""
+    them, its time counts however noisy it is, and none is taken over from an earlier call unless `cache` asks for it."""
     count = plain(iterations, "iterations")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _SAMPLES_MAX:
         raise InvalidArgumentError(f"iterations is {count!r}; write a number from 1 to {_SAMPLES_MAX}")
@@ -96,7 +96,7 @@ def measure(iterations: Any, cache: Any, more: Optional[Mapping[str, Any]]) -> D
         warnings.warn(f"cache={str(cache)!r}: no file is written; the daemon keeps every measurement, and with `cache` it "
                       "takes over what earlier calls measured of the same kernel and arguments", stacklevel=4)
     return {"min_samples": count, "max_samples": count, "no_early_stop": True, "warm_cache": True,
-            "no_reuse": cache is None, "no_second_inputs": True, **(more or {})}
+            "no_reuse": cache is None, "no_second_inputs": True, "noisy_relative_half_width": -1.0, **(more or {})}
 
 
 class Objective(NamedTuple):

@@ -60,6 +60,7 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
         name = path.stem
     elif isinstance(kernel_source, str):
         text = kernel_source
+        _add_headers(text, Path.cwd(), Path.cwd(), files)
     else:
         raise InvalidArgumentError(f"kernel_source is a {type(kernel_source).__name__}; give code or a file's name")
     for item in rest:

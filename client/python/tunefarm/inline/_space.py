@@ -63,8 +63,8 @@ class Space:
             visits += 1
             if visits > _VISITS_MAX:
                 raise InvalidArgumentError(
-                    f"the restrictions leave so few configs, or so many, that {_VISITS_MAX} were looked at in vain; write "
-                    "max_fevals into strategy_options, and parameters that restrict each other beside each other")
+                    f"{_VISITS_MAX} combinations of parameters were looked at without an end; write max_fevals into "
+                    "strategy_options, or parameters that restrict each other beside each other")
             assigned = set(names[:level])
             left = []
             for rule in waiting:

@@ -71,8 +71,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
         program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
         job = _run(connection, kernel, progress=not quiet, device=selector, strategy=search.strategy,
                    strategy_options=search.options, seed=seed or 0, max_trials=search.max_trials,
-                   max_seconds=search.max_seconds, measure=knobs, no_memory=cache is None, promote_given=True,
-                   label="tunefarm.tune_kernel")
+                   max_seconds=search.max_seconds, measure=knobs, no_memory=cache is None, retry_poisoned=cache is None,
+                   promote_given=True, label="tunefarm.tune_kernel")
         results = _results.collect(connection.results(job).to_list(), list(space.domains), computed)
         names = {item.uuid: item.device_class.display_name for item in connection.devices()}
         version = connection.info().version

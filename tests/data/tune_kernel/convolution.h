@@ -1,0 +1,1 @@
+#define INPUT(y, x) input[(y) * (image_width + filter_width - 1) + (x)]
