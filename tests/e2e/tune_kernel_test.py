@@ -159,6 +159,13 @@ class TuneKernel(unittest.TestCase):
         numpy.testing.assert_array_equal(x, arguments[1])
         self.assertEqual((alpha, n), tuple(arguments[2:]))
 
+    def test_the_example(self):
+        example = SCRIPTS.parents[2] / "client" / "python" / "examples" / "kernel_in_a_string.py"
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            runpy.run_path(str(example), run_name="__main__")
+        self.assertRegex(said.getvalue(), r"(?s)^best by time: TILE=\d+: time=[\d.e-]+\nright: True\n$")
+
     def test_what_the_daemon_refuses_is_said(self):
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "-fopenmp"):
             self.saxpy(self.vectors(), {"step": [1]}, compiler_options=["-fopenmp"])

@@ -14,7 +14,7 @@ IN, INOUT, SCRATCH = "IN", "INOUT", "SCRATCH"
 
 _TYPES = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
           "int64": "i64", "uint64": "u64", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "f32",
-          "complex128": "f64"}
+          "complex128": "f64", "bfloat16": "bf16"}
 _TAKEN = ("stream", "workspace", "generation")  # by the call that launches a kernel
 
 
@@ -151,7 +151,7 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
         raise InvalidArgumentError(f"{what} has {flat.size} elements, and its argument has {array.size}; give a function as "
                                    "verify where they are compared in another way")
     if data_type == "bf16":
-        if own == "bf16":
+        if own == "bf16" or flat.dtype.name == "bfloat16":
             return flat.view("u2")
         raise InvalidArgumentError(f"{what} is not of type bfloat16, as its argument is; convert it by PyTorch")
     return flat if flat.dtype == array.dtype else flat.astype(array.dtype)

@@ -106,7 +106,7 @@ class Program:
             # Raw bits, as which NumPy has bfloat16; PyTorch may lack unsigned ones.
             tensor = torch.from_numpy(values.view("i2") if argument.data_type == "bf16" else values)
             return tensor.view(given.dtype).reshape(given.shape)
-        shaped = values.view(str(given.dtype)).reshape(given.shape)
+        shaped = values.view(given.dtype.newbyteorder("=")).reshape(given.shape)
         if hasattr(given, "__cuda_array_interface__"):
             return sys.modules["cupy"].asarray(shaped)
         return shaped
