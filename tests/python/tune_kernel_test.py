@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pathlib
+import pickle
 import re
 import runpy
 import tempfile
@@ -501,6 +502,8 @@ class Results(unittest.TestCase):
         first, second = pair
         self.assertIs(first, results)
         self.assertEqual(json.loads(json.dumps(pair)), [[{"x": 1, "time": 2.0}], {"device_name": "d"}])
+        again = pickle.loads(pickle.dumps(pair))
+        self.assertEqual((again, type(again), again.best, type(again[0])), (pair, _results.Tuning, results[0], _results.Results))
         self.assertEqual((pair.best.config, pair.best["time"]), ({"x": 1}, 2.0))
 
 

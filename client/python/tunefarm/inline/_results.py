@@ -21,6 +21,10 @@ class Best(Dict[str, Any]):
         self.config: Dict[str, Any] = {name: result[name] for name in names}
         """The parameters alone."""
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """A pickle holds the values."""
+        return dict, (dict(self),)
+
     def launch(self, *arguments: Any, stream: Any = None) -> None:
         """Runs the kernel in this process, as tunefarm.launch does: on the CPU at once, on a GPU enqueued on `stream`
         (None: the current one of the arrays' library). `arguments` are as many as were tuned: arrays of the same types
@@ -50,8 +54,12 @@ class Tuning(Tuple[Results, Dict[str, Any]]):
     def __new__(cls, results: Results, env: Dict[str, Any]) -> "Tuning":
         return super().__new__(cls, (results, env))  # type: ignore[arg-type]
 
+    def __getnewargs__(self) -> Tuple[Any, ...]:  # type: ignore[override]
+        return tuple(self)
+
     @property
     def best(self) -> Optional[Best]:
+        """As of the results."""
         return self[0].best
 
 
