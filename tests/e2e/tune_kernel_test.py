@@ -104,7 +104,11 @@ class TuneKernel(unittest.TestCase):
         arguments = self.vectors()
         answer = [arguments[0] + arguments[2] * arguments[1], None, None, None]
         for options, marked in (({"answer": answer}, False), ({}, True)):
-            results, env = self.saxpy(arguments, {"broken": [0, 1, 2], "step": [4]}, **options)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                results, env = self.saxpy(arguments, {"broken": [0, 1, 2], "step": [4]}, **options)
+            differ = [str(item.message) for item in said if "the outputs of 1 configs differ" in str(item.message)]
+            self.assertEqual(len(differ), marked)
             self.assertEqual([result["broken"] for result in results], [0])
             self.assertEqual({item["broken"]: item["outcome"] for item in results.failed},
                              {1: "RUN_CRASH", 2: "WRONG_RESULT"})
@@ -135,6 +139,15 @@ class TuneKernel(unittest.TestCase):
                               ([y, x.astype("f8"), alpha, n], "'x' .* type float64")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 tuning.best.launch(*wrong)
+
+    def test_an_array_that_is_written_and_has_no_answer(self):
+        code = "void f(float *y, float *t, int n) { for (int i = 0; i < n; i += w) { t[i % 4] = i + w; y[i % 4] = 3; } }"
+        y, t = numpy.zeros((2, 4), "f4")
+        results, _ = tune_kernel("f", code, 1, [y, t, numpy.int32(100)], {"w": [1, 5]}, answer=[y + 3, None, None], quiet=True,
+                                 client=self.client)
+        self.assertEqual(len(results), 2, results.failed)
+        results.best.launch(y, t, None)
+        self.assertEqual(t.max(), 100)
 
     def test_cache_takes_over_what_was_measured(self):
         arguments = self.vectors()

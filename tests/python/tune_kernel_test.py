@@ -426,6 +426,14 @@ class Definitions(unittest.TestCase):
         self.assertEqual((one.display_name, len(one.constraints), one.HasField("reference")), ("vector_add_config", 0, False))
         self.assertEqual(one.launches, made.launches)
 
+    def test_what_is_written_without_an_answer_belongs_to_the_caller(self):
+        code = "void f(float *y, float *t) { t[0] = 1; y[0] = t[0]; }"
+        made = submitted("f", code, 1, [numpy.ones(2, "f4")] * 2, {"n": [1]}, answer=[numpy.ones(2), None]).definition
+        buffer = made.arguments[1].buffer
+        self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_SCRATCH, kernel_pb2.INIT_FILL))
+        buffer = _definition.of_one_config(made, {"n": 1}).arguments[1].buffer
+        self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_INOUT, kernel_pb2.INIT_UNSPECIFIED))
+
 
 class Options(unittest.TestCase):
     def run_with(self, **options):

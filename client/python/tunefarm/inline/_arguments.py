@@ -36,13 +36,15 @@ class Argument(NamedTuple):
 
 
 def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argument]:
-    """What the kernel takes, in order. Which arrays are outputs: those with an answer; without one all that the kernel may
-    write."""
+    """What the kernel takes, in order. Which arrays are outputs: those with an answer; without any answer all that the
+    kernel may write."""
     if not isinstance(arguments, (list, tuple)):
-        raise InvalidArgumentError("arguments is a list of arrays and NumPy scalars, in the order of the kernel's parameters")
+        raise InvalidArgumentError("arguments is a list of arrays and NumPy scalars, in the order of the kernel's "
+                                   "parameters")
     parameters = source.parameters
     if parameters is not None and len(parameters) != len(arguments):
-        raise InvalidArgumentError(f"the kernel has {len(parameters)} parameters, and {len(arguments)} arguments are given")
+        raise InvalidArgumentError(f"the kernel has {len(parameters)} parameters, and {len(arguments)} arguments are "
+                                   "given")
     answers = _answers(answer, len(arguments))
     names = _names([parameter.name for parameter in parameters] if parameters else [""] * len(arguments))
     made = []
@@ -148,8 +150,8 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
     if flat.size != array.size:
-        raise InvalidArgumentError(f"{what} has {flat.size} elements, and its argument has {array.size}; give a function as "
-                                   "verify where they are compared in another way")
+        raise InvalidArgumentError(f"{what} has {flat.size} elements, and its argument has {array.size}; give a function "
+                                   "as verify where they are compared in another way")
     if data_type == "bf16":
         if own == "bf16" or flat.dtype.name == "bfloat16":
             return flat.view("u2")

@@ -14,7 +14,8 @@ from tunefarm import _wire
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline import _arguments, _source
 from tunefarm.inline._arguments import Argument
-from tunefarm.inline._expressions import Domains, Formula, TEXT_BYTES_MAX, Untranslatable, binary, call, is_integer, plain, text_of
+from tunefarm.inline._expressions import (TEXT_BYTES_MAX, Domains, Formula, Untranslatable, binary, call, is_integer,
+                                           plain, text_of)
 from tunefarm.inline._source import CUDA, Source
 from tunefarm.inline._space import Space
 from tunefarm.v1 import kernel_pb2
@@ -81,11 +82,13 @@ class Launch:
         if not smem_args:
             return ""
         if callable(smem_args):
-            return _text(self._integer(Formula(lambda config: smem_args(config)["size"], "smem_args", self._domains)),
-                         "smem_args")
+            size = Formula(lambda config: smem_args(config)["size"], "smem_args", self._domains)
+            return _text(self._integer(size), "smem_args")
         if not isinstance(smem_args, Mapping) or set(smem_args) != {"size"}:
-            raise InvalidArgumentError("smem_args is {'size': bytes of dynamic shared memory}; other keys are not supported")
-        return _text(self._integer(Formula(smem_args["size"], "smem_args['size']", self._domains)), "smem_args['size']")
+            raise InvalidArgumentError("smem_args is {'size': bytes of dynamic shared memory}; other keys are not "
+                                       "supported")
+        size = Formula(smem_args["size"], "smem_args['size']", self._domains)
+        return _text(self._integer(size), size.what)
 
 
 def _text(tree: ast.expr, what: str) -> str:
@@ -208,9 +211,11 @@ def _add_macros(kernel: Any, source: Source, launch: Launch, space: Space, defin
             raise InvalidArgumentError(f"defines: {name!r} is no name of a macro")
         if name in space.domains:
             if given == name:  # the parameter itself
-                next(parameter for parameter in kernel.parameters if parameter.name == name).bind = kernel_pb2.BIND_COMPILE
+                own = next(parameter for parameter in kernel.parameters if parameter.name == name)
+                own.bind = kernel_pb2.BIND_COMPILE
                 continue
-            raise InvalidArgumentError(f"{what} has the name of a parameter; give the macro another name, or the parameter's")
+            raise InvalidArgumentError(f"{what} has the name of a parameter; give the macro another name, or the "
+                                       "parameter's")
         uses = isinstance(given, str) and re.search(
             "|".join(rf"\b{re.escape(parameter)}\b" for parameter in space.domains) or "$.", given)
         if isinstance(given, str) and not uses:
@@ -242,7 +247,7 @@ def _add_argument(kernel: Any, argument: Argument, upload: Upload) -> None:
 
 
 def _fill(array: Any, data_type: str, upload: Upload) -> Any:
-    if not array.view("u1").any():
+    if not array.view("u1").any():  # need not be uploaded
         return kernel_pb2.Fill(zeros=kernel_pb2.ZerosFill())
     return kernel_pb2.Fill(file=upload(array, data_type))
 
@@ -273,6 +278,10 @@ def of_one_config(kernel: Any, config: Mapping[str, Any]) -> Any:
     # Look-ups by name find what was submitted last, which is to be the kernel itself.
     made.display_name = kernel.display_name[:56] + "_config"
     made.unverified_reason = "It is one config of a kernel that is tuned and verified by itself."
+    for argument in made.arguments:
+        if argument.buffer.access == kernel_pb2.ACCESS_SCRATCH:  # which launches would not take from the caller
+            argument.buffer.access = kernel_pb2.ACCESS_INOUT
+            argument.buffer.ClearField("init")
     made.ClearField("parameters")
     for parameter in kernel.parameters:
         field = parameter.values

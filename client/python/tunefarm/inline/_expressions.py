@@ -427,8 +427,8 @@ class Table:
             count = math.prod(len(domains[name]) for name in self._names)
             if count > TABLE_MAX:
                 raise InvalidArgumentError(
-                    f"{formula.what} would have to be called for {count} combinations of {', '.join(self._names)}, more than "
-                    f"{TABLE_MAX}; write it without int(), math functions and loops over parameters, or as a string")
+                    f"{formula.what} would have to be called for {count} combinations of {', '.join(self._names)}, more "
+                    f"than {TABLE_MAX}; write it without int(), math functions and loops over parameters, or as a string")
             self._values: Dict[Tuple[Any, ...], Any] = {}
             for values in itertools.product(*(domains[name] for name in self._names)):
                 config = _Reads({**first, **dict(zip(self._names, values))}, read)
@@ -456,8 +456,8 @@ class Table:
             other = ast.Compare(ast.Name(name, ast.Load()), [ast.NotEq()], [_constant(value)])
             text = text_of(choice(other, ast.Constant(True), rest, True))
             if len(text.encode()) > TEXT_BYTES_MAX:
-                raise InvalidArgumentError(f"{self._what} is no formula, and too irregular for a table: the configs that it "
-                                           f"allows for {name}={value} take {len(text)} characters, more than "
+                raise InvalidArgumentError(f"{self._what} is no formula, and too irregular for a table: the configs that "
+                                           f"it allows for {name}={value} take {len(text)} characters, more than "
                                            f"{TEXT_BYTES_MAX}; write it as a string or with fewer parameters")
             made.append(text)
         return made

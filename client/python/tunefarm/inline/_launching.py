@@ -12,7 +12,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional,
 
 from tunefarm import _arrays, _connection, _cuda, launch
 from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, LaunchError
-from tunefarm.inline import _arguments, _definition
+from tunefarm.inline import _definition
 from tunefarm.inline._arguments import Argument
 from tunefarm.inline._source import CUDA
 
@@ -45,8 +45,9 @@ class Program:
                 file = _definition.write(_definition.of_one_config(self.kernel, config), folder)
                 package = folder / "kernel.tfpack"
                 with self.connect() as client:
-                    job = client.tune(file, device=self.device, policy="fast", max_trials=1, promote_given=True, retry_poisoned=True,
-                                      measure=_MEASURE, progress=False, label="tunefarm.run_kernel")
+                    job = client.tune(file, device=self.device, policy="fast", max_trials=1, promote_given=True,
+                                      retry_poisoned=True, measure=_MEASURE, progress=False,
+                                      label="tunefarm.run_kernel")
                     if job.best is None:
                         why = next((trial.message for trial in client.results(job) if trial.message), "it has no result")
                         raise LaunchError(f"the config {dict(config)} cannot be run: {why}", code="INCOMPATIBLE")
@@ -64,12 +65,9 @@ class Program:
         for index, (argument, value) in enumerate(zip(self.arguments, given)):
             if argument.array is None:
                 if value is not None and value != argument.given:
-                    raise InvalidArgumentError(f"argument {index} ('{argument.name}') is {value}, and the kernel was tuned for "
-                                               f"{argument.given}; tune it for the other value")
+                    raise InvalidArgumentError(f"argument {index} ('{argument.name}') is {value}, and the kernel was "
+                                               f"tuned for {argument.given}; tune it for the other value")
                 continue
-            if argument.access == _arguments.SCRATCH:
-                raise InvalidArgumentError(f"argument {index} ('{argument.name}') is written and has no answer, so that it is "
-                                           "scratch memory, whose content a package does not hold; give an answer for it")
             values[argument.name] = _real(value)
         kernel = self.loaded(config)
         for constant in self.constants:

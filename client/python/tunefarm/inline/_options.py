@@ -31,7 +31,7 @@ _REFUSED = {
     "observers": "the daemon takes the times itself; its trials also have registers, clocks and power",
     "log": "the daemon has a log of its own: tunefarm doctor says where",
     "platform": "there are no OpenCL devices",
-    "parallel": "the daemon uses all devices that it has",
+    "parallel": "one call tunes on one device, for which the daemon compiles in parallel by itself",
 }
 
 
@@ -121,8 +121,8 @@ def objective(name: Any, higher_is_better: Any, objectives: Any, metrics: Any, s
             raise InvalidArgumentError(f"objective={name!r}: say objective_higher_is_better=True or False")
         higher_is_better = _HIGHER_IS_BETTER[name]
     if name != "time" and strategy not in ("exhaustive", "random"):
-        raise InvalidArgumentError(f"objective={name!r}: the daemon searches for the shortest time; other objectives are for "
-                                   "the strategies brute_force and random_sample")
+        raise InvalidArgumentError(f"objective={name!r}: the daemon searches for the shortest time; other objectives are "
+                                   "for the strategies brute_force and random_sample")
     return Objective(str(name), bool(higher_is_better))
 
 

@@ -63,8 +63,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     goal = _options.objective(objective, objective_higher_is_better, objectives, metrics, search.strategy)
     computed = _options.metrics(metrics)
     knobs = _options.measure(iterations, cache, measure)
-    made = _prepared(kernel_name, kernel_source, lang, problem_size, (grid_div_x, grid_div_y, grid_div_z), arguments, answer,
-                     verify, space, block_size_names, smem_args, cmem_args, compiler)
+    made = _prepared(kernel_name, kernel_source, lang, problem_size, (grid_div_x, grid_div_y, grid_div_z), arguments,
+                     answer, verify, space, block_size_names, smem_args, cmem_args, compiler)
     connect = _connections(client)
     with connect() as connection:
         selector = _device(connection, made.source, device)
@@ -81,6 +81,10 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     if verify is not None:
         candidates = _verified(results, job, program, list(space.domains), verify, answer, atol)
     results.verified_against_first_config = made.compares_with_first and verify is None
+    differ = sum(failure["outcome"] == model.Outcome.WRONG_RESULT.name for failure in results.failed)
+    if results.verified_against_first_config and differ:
+        warnings.warn(f"the outputs of {differ} configs differ from those of the first config; where they may depend on the "
+                      "parameters, give a function as verify", stacklevel=2)
     ranked = _results.by_objective(candidates, goal)
     if ranked:
         results.best = _results.Best(ranked[0], program, list(space.domains))
@@ -135,8 +139,8 @@ class _Prepared(NamedTuple):
     def compares_with_first(self) -> bool:
         return all(argument.expected is None for argument in self.arguments)
 
-    def definition(self, client: Client, defines: Optional[Mapping[str, Any]], compiler_options: Optional[Sequence[str]],
-                   atol: float, unverified_reason: str) -> Any:
+    def definition(self, client: Client, defines: Optional[Mapping[str, Any]],
+                   compiler_options: Optional[Sequence[str]], atol: float, unverified_reason: str) -> Any:
         return _definition.build(self.kernel_name, self.source, self.arguments, self.constants, self.space, self.launch,
                                  client.upload_array, defines=defines, compiler_options=compiler_options, atol=atol,
                                  unverified_reason=unverified_reason)
@@ -205,9 +209,11 @@ def _verified(results: _results.Results, job: model.Job, program: Program, names
             passed.append(result)
         else:
             results[:] = [item for item in results if item is not result]
-            results.failed.append({**config, "outcome": "WRONG_RESULT", "message": "verify says that the outputs are wrong"})
+            results.failed.append({**config, "outcome": "WRONG_RESULT",
+                                   "message": "verify says that the outputs are wrong"})
     if results and not passed:
-        warnings.warn("no finalist passed verify, so that there is no best config; no other config was verified", stacklevel=3)
+        warnings.warn("no finalist passed verify, so that there is no best config; no other config was verified",
+                      stacklevel=3)
     return passed
 
 
@@ -223,7 +229,8 @@ def _text(result: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name}={result[name]}" for name in names)
 
 
-def _print_best(results: _results.Results, goal: _options.Objective, names: Sequence[str], metrics: Sequence[str]) -> None:
+def _print_best(results: _results.Results, goal: _options.Objective, names: Sequence[str],
+                metrics: Sequence[str]) -> None:
     if results.best is None:
         why = f": {results.failed[0]['outcome']}: {results.failed[0]['message']}" if results.failed else ""
         print(f"no config ran and was right{why}")
