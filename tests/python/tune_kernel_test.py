@@ -323,7 +323,9 @@ class Arguments(unittest.TestCase):
         x = numpy.ones(4, "f4")
         code = "__global__ void f(float *out, float *in, const float *fixed, float *temporary) { out[0] = in[0]; temporary[1] = 2; }"
         self.assertEqual(self.accesses(code, [x] * 4), ["INOUT", "INOUT", "IN", "INOUT"])
-        self.assertEqual(self.accesses(code, [x] * 4, [x, None, None, None]), ["INOUT", "IN", "IN", "SCRATCH"])
+        self.assertEqual(self.accesses(code, [x, x, x, x * 0], [x, None, None, None]), ["INOUT", "IN", "IN", "SCRATCH"])
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"arguments\[3\] \('temporary'\) is written .* no answer"):
+            self.read(code, [x] * 4, [x, None, None, None])
         self.assertEqual(self.accesses(code, [x] * 4, [x, None, None, None], verify=all), ["INOUT", "INOUT", "IN", "INOUT"])
         self.assertEqual(self.accesses("int f;", [x] * 4, [x, None, None, None]), ["INOUT", "IN", "IN", "IN"])
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "no output"):
@@ -428,9 +430,10 @@ class Definitions(unittest.TestCase):
 
     def test_what_is_written_without_an_answer_belongs_to_the_caller(self):
         code = "void f(float *y, float *t) { t[0] = 1; y[0] = t[0]; }"
-        made = submitted("f", code, 1, [numpy.ones(2, "f4")] * 2, {"n": [1]}, answer=[numpy.ones(2), None]).definition
+        made = submitted("f", code, 1, [numpy.zeros(2, "f4")] * 2, {"n": [1]}, answer=[numpy.ones(2), None]).definition
         buffer = made.arguments[1].buffer
-        self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_SCRATCH, kernel_pb2.INIT_FILL))
+        self.assertEqual((buffer.access, buffer.init, buffer.HasField("fill")),
+                         (kernel_pb2.ACCESS_SCRATCH, kernel_pb2.INIT_ZERO, False))
         buffer = _definition.of_one_config(made, {"n": 1}).arguments[1].buffer
         self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_INOUT, kernel_pb2.INIT_UNSPECIFIED))
 

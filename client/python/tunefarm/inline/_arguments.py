@@ -66,6 +66,10 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
             elif not is_const:
                 # What is written and has no answer is not compared.
                 access = SCRATCH if parameter is not None and parameter.is_written else IN
+                if access == SCRATCH and array.view("u1").any():
+                    raise InvalidArgumentError(
+                        f"{what} ('{names[index]}') is written by the kernel, begins with other values than zeros, and has "
+                        "no answer; give an answer for it or a function as verify, or declare the parameter const")
         made.append(Argument(names[index], data_type, given, array, access, expected))
     if all(argument.access != INOUT for argument in made):
         raise InvalidArgumentError("the kernel has no output: no argument is an array that it may write")

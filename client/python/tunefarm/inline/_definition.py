@@ -241,9 +241,10 @@ def _add_argument(kernel: Any, argument: Argument, upload: Upload) -> None:
     buffer = made.buffer
     buffer.data_type, buffer.length = _type(argument), str(argument.array.size)
     buffer.access = kernel_pb2.Access.Value(f"ACCESS_{argument.access}")
-    buffer.fill.CopyFrom(_fill(argument.array, argument.data_type, upload))
     if argument.access == _arguments.SCRATCH:
-        buffer.init = kernel_pb2.INIT_FILL
+        buffer.init = kernel_pb2.INIT_ZERO
+    else:
+        buffer.fill.CopyFrom(_fill(argument.array, argument.data_type, upload))
 
 
 def _fill(array: Any, data_type: str, upload: Upload) -> Any:
@@ -282,6 +283,7 @@ def of_one_config(kernel: Any, config: Mapping[str, Any]) -> Any:
         if argument.buffer.access == kernel_pb2.ACCESS_SCRATCH:  # which launches would not take from the caller
             argument.buffer.access = kernel_pb2.ACCESS_INOUT
             argument.buffer.ClearField("init")
+            argument.buffer.fill.zeros.SetInParent()
     made.ClearField("parameters")
     for parameter in kernel.parameters:
         field = parameter.values
