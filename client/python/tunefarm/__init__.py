@@ -7,7 +7,8 @@
     with tunefarm.Client() as client:
         print(client.best("matmul_host", M=256, N=256, K=256).config)
 
-`Client` makes the daemon's calls; `tunefarm.launch` launches tuned kernels, and `tunefarm.grouped_gemm.tuning` and
+`Client` makes the daemon's calls; `tune_kernel` and `run_kernel` take a kernel in a string, with Kernel Tuner's arguments
+(`tunefarm.inline`); `tunefarm.launch` launches tuned kernels, and `tunefarm.grouped_gemm.tuning` and
 `tunefarm.tune.utils` are helpers for tuning scripts: these need no daemon (and no gRPC). `tunefarm.tune` is that
 package and the blocking call in one.
 """
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tunefarm._plot import plot
     from tunefarm.client import Client, tune_job
     from tunefarm.client import tune_job as tune
+    from tunefarm.inline import run_kernel, tune_kernel
     from tunefarm.results import Results
 
 __version__ = "0.1.0"
@@ -37,12 +39,12 @@ __all__ = [
     "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
     "LaunchError", "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem",
     "Progress", "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial",
-    "TrialPurpose", "TunefarmError", "UnavailableError", "plot", "tune", "tune_job",
+    "TrialPurpose", "TunefarmError", "UnavailableError", "plot", "run_kernel", "tune", "tune_job", "tune_kernel",
 ]
 
 # What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.
 _LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "plot": "tunefarm._plot",
-         "Results": "tunefarm.results"}
+         "Results": "tunefarm.results", "run_kernel": "tunefarm.inline", "tune_kernel": "tunefarm.inline"}
 
 
 def __getattr__(name: str) -> Any:

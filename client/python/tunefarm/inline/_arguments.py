@@ -1,0 +1,173 @@
+"""A kernel's arguments as Kernel Tuner's users give them: arrays, NumPy's scalars, and expected outputs. Private."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from tunefarm import _data_files
+from tunefarm.errors import InvalidArgumentError
+from tunefarm.inline._source import CUDA, Source
+
+IN, INOUT, SCRATCH = "IN", "INOUT", "SCRATCH"
+
+_TYPES = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
+          "int64": "i64", "uint64": "u64", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "f32",
+          "complex128": "f64", "bfloat16": "bf16"}
+_TAKEN = ("stream", "workspace", "generation")  # by the call that launches a kernel
+
+
+class Argument(NamedTuple):
+    """An array, or a scalar if `array` is None."""
+
+    name: str
+    data_type: str
+    given: Any  # as the caller has it
+    array: Any = None  # NumPy's, of one dimension, of elements of data_type
+    access: str = IN
+    expected: Any = None  # likewise, of the same length
+
+    @property
+    def value(self) -> str:
+        """A scalar as an expression."""
+        item = self.given.item()
+        return repr(int(item) if isinstance(item, bool) else item)
+
+
+def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argument]:
+    """What the kernel takes, in order. Which arrays are outputs: those with an answer; without any answer all that the
+    kernel may write."""
+    if not isinstance(arguments, (list, tuple)):
+        raise InvalidArgumentError("arguments is a list of arrays and NumPy scalars, in the order of the kernel's "
+                                   "parameters")
+    parameters = source.parameters
+    if parameters is not None and len(parameters) != len(arguments):
+        raise InvalidArgumentError(f"the kernel has {len(parameters)} parameters, and {len(arguments)} arguments are "
+                                   "given")
+    answers = _answers(answer, len(arguments))
+    names = _names([parameter.name for parameter in parameters] if parameters else [""] * len(arguments))
+    made = []
+    for index, given in enumerate(arguments):
+        what = f"arguments[{index}]"
+        parameter = parameters[index] if parameters else None
+        array, data_type = flat_array(given, what)
+        if array is None:
+            if answers[index] is not None:
+                raise InvalidArgumentError(f"answer[{index}] belongs to a scalar, which a kernel cannot change")
+            _check_scalar(given, what, parameter is not None and parameter.is_pointer)
+            made.append(Argument(names[index], data_type, given))
+            continue
+        is_const = parameter is not None and parameter.is_const
+        access, expected = (IN if is_const else INOUT), None
+        if any(item is not None for item in answers) and verify is None:
+            if answers[index] is not None:
+                access, expected = INOUT, _expected(answers[index], array, data_type, f"answer[{index}]")
+            elif not is_const:
+                # What is written and has no answer is not compared.
+                access = SCRATCH if parameter is not None and parameter.is_written else IN
+                if access == SCRATCH and array.view("u1").any():
+                    raise InvalidArgumentError(
+                        f"{what} ('{names[index]}') is written by the kernel, begins with other values than zeros, and has "
+                        "no answer; give an answer for it or a function as verify, or declare the parameter const")
+        made.append(Argument(names[index], data_type, given, array, access, expected))
+    if all(argument.access != INOUT for argument in made):
+        raise InvalidArgumentError("the kernel has no output: no argument is an array that it may write")
+    return made
+
+
+def constants(cmem_args: Any, source: Source, taken: Sequence[Argument]) -> List[Argument]:
+    """__constant__ variables by name."""
+    if not cmem_args:
+        return []
+    if source.language != CUDA:
+        raise InvalidArgumentError("cmem_args are variables in constant memory, which C++ for the CPU does not have")
+    if not isinstance(cmem_args, dict):
+        raise InvalidArgumentError("cmem_args is a dict of arrays by the names of __constant__ variables")
+    import numpy
+
+    made = []
+    names = {argument.name for argument in taken}
+    for symbol, given in cmem_args.items():
+        array, data_type = flat_array(given, f"cmem_args['{symbol}']")
+        if array is None:
+            array = numpy.asarray(given).reshape(1)
+        name = symbol if symbol not in names else f"{symbol}_constant"
+        made.append(Argument(name, data_type, symbol, array))
+    return made
+
+
+def flat_array(given: Any, what: str) -> Tuple[Any, str]:
+    """NumPy's array of one dimension, or None for a scalar; and the type of its elements."""
+    import numpy
+
+    torch = sys.modules.get("torch")
+    is_tensor = torch is not None and isinstance(given, torch.Tensor)
+    if not is_tensor and isinstance(given, numpy.generic):
+        return None, _type(given.dtype, what)
+    if not is_tensor and not hasattr(given, "__cuda_array_interface__") and not isinstance(given, numpy.ndarray):
+        hint = ("give numpy.int32(...), numpy.float32(...) or the like, so that its type is known"
+                if isinstance(given, (bool, int, float)) else "give an array of NumPy, CuPy or PyTorch, or a NumPy scalar")
+        raise InvalidArgumentError(f"{what} is a {type(given).__name__}; {hint}")
+    host, own = _data_files._on_host(given, numpy)
+    if host.size == 0:
+        raise InvalidArgumentError(f"{what} has no elements")
+    data_type = own or _type(host.dtype, what)
+    flat = numpy.ascontiguousarray(host).reshape(-1)
+    if host.dtype.byteorder == ">":
+        flat = flat.astype(host.dtype.newbyteorder("<"))
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    return (flat.view("u2") if data_type == "bf16" else flat), data_type
+
+
+def _type(dtype: Any, what: str) -> str:
+    if dtype.name not in _TYPES:
+        raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype")
+    return _TYPES[dtype.name]
+
+
+def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:
+    if is_pointer:
+        raise InvalidArgumentError(f"{what} is a scalar, and the kernel's parameter is a pointer; give an array")
+    if given.dtype.kind == "c":
+        raise InvalidArgumentError(f"{what} is a complex scalar, which is not supported; give its parts as two scalars")
+    if given.dtype.kind == "f" and not math.isfinite(given):
+        raise InvalidArgumentError(f"{what} is {given}; scalars are finite numbers")
+
+
+def _answers(answer: Any, count: int) -> List[Any]:
+    if answer is None:
+        return [None] * count
+    if not isinstance(answer, (list, tuple)) or len(answer) != count:
+        raise InvalidArgumentError(f"answer is a list with an item for each of the {count} arguments: an array, or None "
+                                   "where nothing is compared")
+    return list(answer)
+
+
+def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
+    """The answer in the type of its argument."""
+    import numpy
+
+    host, own = _data_files._on_host(given, numpy)
+    flat = numpy.ascontiguousarray(host).reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    if flat.size != array.size:
+        raise InvalidArgumentError(f"{what} has {flat.size} elements, and its argument has {array.size}; give a function "
+                                   "as verify where they are compared in another way")
+    if data_type == "bf16":
+        if own == "bf16" or flat.dtype.name == "bfloat16":
+            return flat.view("u2")
+        raise InvalidArgumentError(f"{what} is not of type bfloat16, as its argument is; convert it by PyTorch")
+    return flat if flat.dtype == array.dtype else flat.astype(array.dtype)
+
+
+def _names(given: Sequence[str]) -> List[str]:
+    made: Dict[str, None] = {}
+    for index, name in enumerate(given):
+        name = name[:60] or f"argument{index}"
+        if name in _TAKEN:
+            name += "_"
+        made[name if name not in made else f"argument{index}"] = None
+    return list(made)

@@ -1,0 +1,308 @@
+"""A kernel, its arguments and its parameters as a definition (tunefarm.v1.Kernel). Private."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+
+from google.protobuf import text_format
+
+from tunefarm import _wire
+from tunefarm.errors import InvalidArgumentError
+from tunefarm.inline import _arguments, _source
+from tunefarm.inline._arguments import Argument
+from tunefarm.inline._expressions import (TEXT_BYTES_MAX, Domains, Formula, Untranslatable, binary, call, is_integer,
+                                           plain, text_of)
+from tunefarm.inline._source import CUDA, Source
+from tunefarm.inline._space import Space
+from tunefarm.v1 import kernel_pb2
+
+# (array, data type) -> what names its content in a definition.
+Upload = Callable[[Any, str], Any]
+
+_BLOCK_NAMES = ("block_size_x", "block_size_y", "block_size_z")
+_THREADS_X = 256  # of a block where no parameter says how many
+_RTOL = 1e-5  # of numpy.allclose
+# Where the outputs of other configs are compared with those of the first one: sums in another order differ by more.
+_FIRST_CONFIG_TOLERANCE = {"f16": 1e-2, "bf16": 3e-2, "f32": 1e-3, "f64": 1e-9}
+_DEFINE = re.compile(r"[!%&()*+,\-./0-9:<=>?A-Z\[\]^_a-z{}~]*")
+
+
+class Launch:
+    """How a CUDA kernel is launched: blocks and threads as expressions of the parameters."""
+
+    def __init__(self, problem_size: Any, grid_div: Sequence[Any], block_size_names: Optional[Sequence[str]],
+                 smem_args: Any, space: Space) -> None:
+        self._domains, self._integers = space.domains, space.integers
+        self.names = _block_names(block_size_names, space.domains)
+        sizes = [name if name in space.domains else str(_THREADS_X if axis == 0 else 1)
+                 for axis, name in enumerate(self.names)]
+        self.block = [size if size.isdigit() or size in self._integers else f"int({size})" for size in sizes]
+        self.grid = [self._blocks(size, divisor, axis)
+                     for axis, (size, divisor) in enumerate(zip(_extents(problem_size, space), grid_div))]
+        self.thread_parameters = [name for name in self.names if name in space.domains]
+        self.dynamic_shared_bytes = self._shared(smem_args)
+
+    def _blocks(self, size: Formula, divisor: Any, axis: int) -> str:
+        what = f"grid_div_{'xyz'[axis]}"
+        total, by = self._integer(size), None
+        for part in self._divisors(divisor, self.names[axis], what):
+            by = part if by is None else binary(by, ast.Mult(), part)
+        if by is None or (isinstance(by, ast.Constant) and by.value == 1):
+            return _text(total, what)
+        if is_integer(by, self._integers):
+            return _text(call("ceil_div", total, by), what)
+        down = binary(binary(ast.UnaryOp(ast.USub(), total), ast.Div(), by), ast.FloorDiv(), ast.Constant(1))
+        return _text(call("int", ast.UnaryOp(ast.USub(), down)), what)
+
+    def _divisors(self, given: Any, default: Any, what: str) -> List[ast.expr]:
+        if given is None:
+            return [ast.Name(default, ast.Load())] if default in self._domains else []
+        if isinstance(given, str):
+            return [self._integer(Formula(given, what, self._domains))]
+        if callable(given) or not hasattr(given, "__iter__"):
+            return [self._tree(Formula(given, what, self._domains))]
+        return [part for index, item in enumerate(given) for part in self._divisors(item, None, f"{what}[{index}]")]
+
+    def _tree(self, formula: Formula) -> ast.expr:
+        try:
+            return formula.tree(self._domains)
+        except Untranslatable:
+            raise InvalidArgumentError(f"{formula.what} is no formula that the daemon can evaluate, and has too many values "
+                                       f"for a table of {TEXT_BYTES_MAX} characters; write it as a string") from None
+
+    def _integer(self, formula: Formula) -> ast.expr:
+        tree = self._tree(formula)
+        return tree if is_integer(tree, self._integers) else call("int", tree)
+
+    def _shared(self, smem_args: Any) -> str:
+        if not smem_args:
+            return ""
+        if callable(smem_args):
+            size = Formula(lambda config: smem_args(config)["size"], "smem_args", self._domains)
+            return _text(self._integer(size), "smem_args")
+        if not isinstance(smem_args, Mapping) or set(smem_args) != {"size"}:
+            raise InvalidArgumentError("smem_args is {'size': bytes of dynamic shared memory}; other keys are not "
+                                       "supported")
+        size = Formula(smem_args["size"], "smem_args['size']", self._domains)
+        return _text(self._integer(size), size.what)
+
+
+def _text(tree: ast.expr, what: str) -> str:
+    text = text_of(tree)
+    if len(text.encode()) > TEXT_BYTES_MAX:
+        raise InvalidArgumentError(f"{what} takes {len(text)} characters as an expression; at most {TEXT_BYTES_MAX} are "
+                                   "possible")
+    return text
+
+
+def _block_names(given: Optional[Sequence[str]], domains: Domains) -> List[str]:
+    """x, y and z. Without a list, other cases of the usual names are taken, too."""
+    if given is None:
+        return [next((own for own in domains if own.lower() == name), name) for name in _BLOCK_NAMES]
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(given) > 3:
+        raise InvalidArgumentError("block_size_names is a list of up to 3 names of parameters")
+    return [*given, *_BLOCK_NAMES[len(given):]]
+
+
+def _extents(problem_size: Any, space: Space) -> List[Formula]:
+    """Three of them."""
+    names = space.domains
+    parts: List[Formula]
+    if callable(problem_size):
+        first = _parts(problem_size(space.first()))
+
+        def part(index: int) -> Callable[[Any], Any]:
+            def value(config: Any) -> Any:
+                item = _parts(problem_size(config))[index]
+                return Formula(item, "problem_size", names).at(config) if isinstance(item, str) else item
+
+            return value
+
+        parts = [Formula(part(index), "problem_size", names) for index in range(len(first))]
+    else:
+        parts = [Formula(item, "problem_size", names) for item in _parts(problem_size)]
+    if not 1 <= len(parts) <= 3:
+        raise InvalidArgumentError(f"problem_size has {len(parts)} extents; write 1 to 3")
+    return parts + [Formula(1, "problem_size", names)] * (3 - len(parts))
+
+
+def _parts(given: Any) -> List[Any]:
+    if isinstance(given, str) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0:
+        return [given]
+    return list(given)
+
+
+def build(kernel_name: str, source: Source, arguments: Sequence[Argument], constants: Sequence[Argument], space: Space,
+          launch: Launch, upload: Upload, *, defines: Optional[Mapping[str, Any]] = None,
+          compiler_options: Optional[Sequence[str]] = None, atol: float = 1e-6, unverified_reason: str = "") -> Any:
+    """Whole, but that its sources are not on disk. Uploads the arrays."""
+    first = space.first(launch.thread_parameters if source.language == CUDA else ())
+    kernel = kernel_pb2.Kernel(display_name=display_name(kernel_name),
+                               description=f"{kernel_name}, tuned from Python.",
+                               language=kernel_pb2.Language.Value(f"LANGUAGE_{source.language}"),
+                               compile_options=_options(compiler_options))
+    for path, text in source.files.items():
+        kernel.sources.add(path=path, content=text.encode())
+    for name, values in space.domains.items():
+        parameter = kernel.parameters.add(name=name)
+        field = {int: "ints", float: "doubles", bool: "bools", str: "strings"}[type(values[0])]
+        getattr(parameter.values, field).extend(values)
+        if first[name] != values[0]:
+            parameter.default_value.CopyFrom(_wire.value_to(first[name], name))
+        if defines is not None:
+            parameter.bind = kernel_pb2.BIND_RUN
+    _add_macros(kernel, source, launch, space, defines)
+    for text in space.constraints():
+        kernel.constraints.add(expression=text, reason="restrictions")
+    for argument in arguments:
+        _add_argument(kernel, argument, upload)
+    for constant in constants:
+        symbol = kernel.arguments.add(name=constant.name).constant_symbol
+        symbol.symbol, symbol.data_type = constant.given, _type(constant)
+        symbol.length = str(constant.array.size)
+        symbol.fill.CopyFrom(_fill(constant.array, constant.data_type, upload))
+    step = kernel.launches.add().kernel
+    step.entry = kernel_name.strip()
+    step.arguments.extend(argument.name for argument in arguments)
+    if source.language == CUDA:
+        step.grid.extend(launch.grid)
+        step.block.extend(launch.block)
+        step.dynamic_shared_bytes = launch.dynamic_shared_bytes
+    _add_reference(kernel, arguments, upload, atol, unverified_reason)
+    return kernel
+
+
+def display_name(kernel_name: str) -> str:
+    name = re.sub(r"\W+", "_", re.sub(r"<.*", "", kernel_name).lower()).strip("_")[:63]
+    return name if re.match(r"[a-z]", name) else f"kernel_{name}"[:63].rstrip("_")
+
+
+def _options(given: Optional[Sequence[str]]) -> List[str]:
+    if given is None:
+        return []
+    if isinstance(given, str):
+        raise InvalidArgumentError("compiler_options is a list of options")
+    return [str(option) for option in given]
+
+
+def _type(argument: Argument) -> Any:
+    return kernel_pb2.DataType.Value("DATA_TYPE_" + argument.data_type.upper())
+
+
+def _add_macros(kernel: Any, source: Source, launch: Launch, space: Space, defines: Optional[Mapping[str, Any]]) -> None:
+    def add(name: str, expression: str) -> None:
+        kernel.derived.add(name=name, expression=expression, bind=kernel_pb2.BIND_COMPILE)
+
+    if defines is None:
+        grid = zip(("grid_size_x", "grid_size_y", "grid_size_z"), launch.grid)
+        for name, text in (*grid, *zip(launch.names, launch.block), ("kernel_tuner", "1")):
+            if name not in space.domains and _source.mentions(source, name):
+                add(name, text)
+        return
+    if not isinstance(defines, Mapping):
+        raise InvalidArgumentError("defines is a dict of values by the names of macros")
+    for name, given in defines.items():
+        what = f"defines['{name}']"
+        if not isinstance(name, str) or not name.isidentifier():
+            raise InvalidArgumentError(f"defines: {name!r} is no name of a macro")
+        if name in space.domains:
+            if given == name:  # the parameter itself
+                own = next(parameter for parameter in kernel.parameters if parameter.name == name)
+                own.bind = kernel_pb2.BIND_COMPILE
+                continue
+            raise InvalidArgumentError(f"{what} has the name of a parameter; give the macro another name, or the "
+                                       "parameter's")
+        uses = isinstance(given, str) and re.search(
+            "|".join(rf"\b{re.escape(parameter)}\b" for parameter in space.domains) or "$.", given)
+        if isinstance(given, str) and not uses:
+            if not _DEFINE.fullmatch(given):
+                raise InvalidArgumentError(f"{what} is {given!r}; a macro's text has no spaces, quotes and backslashes")
+            kernel.compile_options.append(f"-D{name}={given}" if given else f"-D{name}=")
+            continue
+        text = given
+        if isinstance(given, str) and "." not in given and set(re.findall(r"[A-Za-z_]\w*", given)) <= space.integers:
+            text = re.sub(r"(?<!/)/(?!/)", "//", given)  # what '/' of two integers means in C++
+        try:
+            add(name, text_of(Formula(text, what, space.domains).tree(space.domains)))
+        except Untranslatable:
+            raise InvalidArgumentError(f"{what} is no formula that the daemon can evaluate, and has too many values for a "
+                                       f"table of {TEXT_BYTES_MAX} characters") from None
+
+
+def _add_argument(kernel: Any, argument: Argument, upload: Upload) -> None:
+    made = kernel.arguments.add(name=argument.name)
+    if argument.array is None:
+        made.scalar.data_type, made.scalar.value = _type(argument), argument.value
+        return
+    buffer = made.buffer
+    buffer.data_type, buffer.length = _type(argument), str(argument.array.size)
+    buffer.access = kernel_pb2.Access.Value(f"ACCESS_{argument.access}")
+    if argument.access == _arguments.SCRATCH:
+        buffer.init = kernel_pb2.INIT_ZERO
+    else:
+        buffer.fill.CopyFrom(_fill(argument.array, argument.data_type, upload))
+
+
+def _fill(array: Any, data_type: str, upload: Upload) -> Any:
+    if not array.view("u1").any():  # need not be uploaded
+        return kernel_pb2.Fill(zeros=kernel_pb2.ZerosFill())
+    return kernel_pb2.Fill(file=upload(array, data_type))
+
+
+def _add_reference(kernel: Any, arguments: Sequence[Argument], upload: Upload, atol: float, unverified_reason: str) -> None:
+    if unverified_reason:
+        kernel.unverified_reason = unverified_reason
+        return
+    outputs = [argument for argument in arguments if argument.access == _arguments.INOUT]
+    if all(argument.expected is None for argument in outputs):
+        kernel.reference.steps.add().CopyFrom(kernel.launches[0])
+        loosest = max(_FIRST_CONFIG_TOLERANCE.get(argument.data_type, 0.0) for argument in outputs)
+        kernel.tolerance.atol = kernel.tolerance.rtol = loosest
+        return
+    if isinstance(atol, bool) or not isinstance(plain(atol, "atol"), (int, float)) or not math.isfinite(atol) or atol < 0:
+        raise InvalidArgumentError(f"atol is {atol!r}; give a number of at least 0")
+    for argument in outputs:
+        kernel.reference.files.add(buffer=argument.name, file=upload(argument.expected, argument.data_type))
+    kernel.tolerance.atol, kernel.tolerance.rtol = float(atol), _RTOL
+
+
+def of_one_config(kernel: Any, config: Mapping[str, Any]) -> Any:
+    """The same kernel with one value for each parameter, and without what compares outputs."""
+    made = kernel_pb2.Kernel()
+    made.CopyFrom(kernel)
+    for field in ("constraints", "reference", "tolerance"):
+        made.ClearField(field)
+    # Look-ups by name find what was submitted last, which is to be the kernel itself.
+    made.display_name = kernel.display_name[:56] + "_config"
+    made.unverified_reason = "It is one config of a kernel that is tuned and verified by itself."
+    for argument in made.arguments:
+        if argument.buffer.access == kernel_pb2.ACCESS_SCRATCH:  # which launches would not take from the caller
+            argument.buffer.access = kernel_pb2.ACCESS_INOUT
+            argument.buffer.ClearField("init")
+            argument.buffer.fill.zeros.SetInParent()
+    made.ClearField("parameters")
+    for parameter in kernel.parameters:
+        field = parameter.values
+        own = made.parameters.add(name=parameter.name, bind=parameter.bind)
+        value = config[parameter.name]
+        name = next(descriptor.name for descriptor, _ in field.ListFields())
+        getattr(own.values, name).append(value)
+    return made
+
+
+def write(kernel: Any, folder: Path) -> Path:
+    """Into a folder, as definitions stand there; returns the definition's file."""
+    written = kernel_pb2.Kernel()
+    written.CopyFrom(kernel)
+    for source in written.sources:
+        path = folder / source.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(source.content)
+        source.ClearField("content")
+    file = folder / "kernel.pbtxt"
+    file.write_text(text_format.MessageToString(written), encoding="utf-8")
+    return file

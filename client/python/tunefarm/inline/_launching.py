@@ -1,0 +1,175 @@
+"""One config of a kernel in this process: compiled by the daemon, exported, and launched on arrays. Private."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from tunefarm import _arrays, _connection, _cuda, launch
+from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, LaunchError
+from tunefarm.inline import _definition
+from tunefarm.inline._arguments import Argument
+from tunefarm.inline._source import CUDA
+
+_EXPORT_SECONDS = 600
+# What a trial of one config is measured by: nobody reads its time.
+_MEASURE = {"min_samples": 1, "max_samples": 1, "final_rounds": 1, "warmup_launches": 1, "warm_cache": True,
+            "no_second_inputs": True, "noisy_relative_half_width": -1.0}
+
+
+class Program:
+    """A kernel whose definition is whole, its arguments, and how to reach the daemon."""
+
+    def __init__(self, kernel: Any, language: str, arguments: Sequence[Argument], constants: Sequence[Argument],
+                 connect: Callable[[], ContextManager[Any]], device: str, ordinal: Optional[int]) -> None:
+        self.kernel = kernel
+        self.language = language
+        self.arguments, self.constants = list(arguments), list(constants)
+        self.connect = connect
+        self.device = device
+        self._ordinal = ordinal  # of the CUDA device in this process
+        self._loaded: Dict[Tuple[Any, ...], launch.Kernel] = {}
+        self._on_device: Dict[int, "DeviceArray"] = {}
+
+    def loaded(self, config: Mapping[str, Any]) -> launch.Kernel:
+        """Ready to be launched. The first time, the daemon runs the config once, isolated."""
+        key = tuple(config[name] for name in sorted(config))
+        if key not in self._loaded:
+            with tempfile.TemporaryDirectory(prefix="tunefarm-") as name:
+                folder = Path(name)
+                file = _definition.write(_definition.of_one_config(self.kernel, config), folder)
+                package = folder / "kernel.tfpack"
+                with self.connect() as client:
+                    job = client.tune(file, device=self.device, policy="fast", max_trials=1, promote_given=True,
+                                      retry_poisoned=True, measure=_MEASURE, progress=False,
+                                      label="tunefarm.run_kernel")
+                    if job.best is None:
+                        why = next((trial.message for trial in client.results(job) if trial.message), "it has no result")
+                        raise LaunchError(f"the config {dict(config)} cannot be run: {why}", code="INCOMPATIBLE")
+                    _export(client.address, file, package)
+                opened = launch.open(package)
+                ordinal = self._ordinal if self.language == CUDA else None
+                self._loaded[key] = opened.kernel(opened.kernels[0], device=ordinal)
+        return self._loaded[key]
+
+    def launch(self, config: Mapping[str, Any], given: Sequence[Any], stream: Any = None) -> None:
+        """Enqueues the kernel on the caller's arguments: as many as were tuned, scalars with the same values."""
+        if len(given) != len(self.arguments):
+            raise InvalidArgumentError(f"the kernel takes {len(self.arguments)} arguments, not {len(given)}")
+        values = {}
+        for index, (argument, value) in enumerate(zip(self.arguments, given)):
+            if argument.array is None:
+                if value is not None and value != argument.given:
+                    raise InvalidArgumentError(f"argument {index} ('{argument.name}') is {value}, and the kernel was "
+                                               f"tuned for {argument.given}; tune it for the other value")
+                continue
+            values[argument.name] = _real(value)
+        kernel = self.loaded(config)
+        for constant in self.constants:
+            if any(argument.name == constant.name for argument in kernel.arguments):
+                values[constant.name] = self._constant(constant, kernel.device)
+        kernel(stream=stream, **values)
+
+    def _constant(self, constant: Argument, device: int) -> "DeviceArray":
+        key = id(constant)
+        if key not in self._on_device:
+            self._on_device[key] = DeviceArray(constant.array, device)
+        return self._on_device[key]
+
+    def outputs(self, config: Mapping[str, Any]) -> List[Any]:
+        """Runs the config on copies of the arguments: all of them afterwards, scalars as they were given."""
+        if self.language != CUDA:
+            copies = [argument.given if argument.array is None else argument.array.copy() for argument in self.arguments]
+            self.launch(config, copies)
+            return [self._as_given(argument, copy) for argument, copy in zip(self.arguments, copies)]
+        device = self.loaded(config).device
+        on_device = [argument.given if argument.array is None else DeviceArray(argument.array, device)
+                     for argument in self.arguments]
+        self.launch(config, on_device)
+        return [self._as_given(argument, copy if argument.array is None else copy.fetched())
+                for argument, copy in zip(self.arguments, on_device)]
+
+    @staticmethod
+    def _as_given(argument: Argument, values: Any) -> Any:
+        """In the shape and the library of the argument; PyTorch's on the CPU."""
+        given, torch = argument.given, sys.modules.get("torch")
+        if argument.array is None:
+            return values
+        if torch is not None and isinstance(given, torch.Tensor):
+            # Raw bits, as which NumPy has bfloat16; PyTorch may lack unsigned ones.
+            tensor = torch.from_numpy(values.view("i2") if argument.data_type == "bf16" else values)
+            return tensor.view(given.dtype).reshape(given.shape)
+        shaped = values.view(given.dtype.newbyteorder("=")).reshape(given.shape)
+        if hasattr(given, "__cuda_array_interface__"):
+            return sys.modules["cupy"].asarray(shaped)
+        return shaped
+
+
+def _export(address: str, definition: Path, package: Path) -> None:
+    command = [_connection._program(), "--server", address, "export", "package", str(package), "--kernel", str(definition)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              timeout=_EXPORT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise FailedPreconditionError(f"the kernel was not exported within {_EXPORT_SECONDS} s") from None
+    if done.returncode != 0:
+        raise FailedPreconditionError(f"the kernel cannot be exported: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _real(value: Any) -> Any:
+    """Complex numbers as the kernel takes them: two real ones each."""
+    if "complex" not in str(getattr(value, "dtype", "")):
+        return value
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return torch.view_as_real(value)
+    return value.view(value.real.dtype)
+
+
+class DeviceArray:
+    """A copy of NumPy's array on a CUDA device, for kernels in processes without PyTorch and CuPy."""
+
+    def __init__(self, array: Any, device: int) -> None:
+        self._array, self._device = array, device
+        pointer = ctypes.c_uint64(0)
+        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(array.nbytes))
+        self._pointer = pointer.value
+        weakref.finalize(self, _free, device, self._pointer).atexit = False
+        self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._pointer), ctypes.c_void_p(array.ctypes.data),
+                   ctypes.c_size_t(array.nbytes))
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        return {"version": 3, "shape": self._array.shape, "typestr": self._array.dtype.str,
+                "data": (self._pointer, False), "strides": None}
+
+    def fetched(self) -> Any:
+        """Its content on the host, after all launches so far."""
+        host = self._array.copy()
+        self._call("cuCtxSynchronize")
+        self._call("cuMemcpyDtoH_v2", ctypes.c_void_p(host.ctypes.data), ctypes.c_uint64(self._pointer),
+                   ctypes.c_size_t(host.nbytes))
+        return host
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        try:
+            with _cuda.on_device(self._device):
+                status = getattr(_cuda.driver(), name)(*arguments)
+        except LookupError as error:
+            raise LaunchError(str(error), code="NO_DEVICE") from None
+        if status != 0:
+            raise LaunchError(f"{name} of {self._array.nbytes} bytes on CUDA device {self._device} fails with CUDA error "
+                              f"{status}", code="DEVICE_ERROR")
+
+
+def _free(device: int, pointer: int) -> None:
+    try:
+        with _cuda.on_device(device):
+            _cuda.driver().cuMemFree_v2(ctypes.c_uint64(pointer))
+    except LookupError:
+        pass

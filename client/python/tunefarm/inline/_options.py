@@ -1,0 +1,157 @@
+"""Kernel Tuner's options that say how to search and measure, as a job's. Private."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from tunefarm.errors import InvalidArgumentError
+from tunefarm.inline._expressions import plain
+from tunefarm.inline._space import Space
+
+_SAMPLES_MAX = 4096
+_TRIALS = 100  # of a search that no option ends
+_RANDOM_FRACTION = 0.1  # of the space
+_STRATEGIES = {
+    "brute_force": "exhaustive", "random_sample": "random", "bayes_opt": "bayes", "skopt": "bayes",
+    "genetic_algorithm": "genetic", "diff_evo": "genetic", "simulated_annealing": "annealing",
+    "dual_annealing": "annealing", "mls": "local", "greedy_mls": "local", "ordered_greedy_mls": "local",
+    "greedy_ils": "local", "minimize": "local", "basinhopping": "local", "pso": "pack", "firefly_algorithm": "pack",
+    "adaptive_tabu_greywolf": "pack", "hybrid_vndx": "local",
+}
+# By the daemon's strategy: Kernel Tuner's option and the daemon's.
+_STRATEGY_OPTIONS = {"genetic": {"popsize": "population"}, "pack": {"popsize": "pack"}}
+_HIGHER_IS_BETTER = {"time": False, "energy": False, "fitness": True, "cost": False, "loss": False, "GFLOP/s": True,
+                     "TFLOP/s": True, "GB/s": True, "TB/s": True, "GFLOPS/W": True, "TFLOPS/W": True, "GFLOP/J": True,
+                     "TFLOP/J": True}
+_REFUSED = {
+    "texmem_args": "texture references are not part of current CUDA; pass a pointer",
+    "simulation_mode": "the daemon replays its own records: tunefarm simulate",
+    "observers": "the daemon takes the times itself; its trials also have registers, clocks and power",
+    "log": "the daemon has a log of its own: tunefarm doctor says where",
+    "platform": "there are no OpenCL devices",
+    "parallel": "one call tunes on one device, for which the daemon compiles in parallel by itself",
+}
+
+
+def refuse(given: Mapping[str, Any]) -> None:
+    """What is not supported must have its default."""
+    for name, value in given.items():
+        if value:
+            raise InvalidArgumentError(f"{name}={value!r} is not supported: {_REFUSED[name]}")
+
+
+class Search(NamedTuple):
+    """Arguments of Client.submit."""
+
+    strategy: str
+    options: Dict[str, Any]
+    max_trials: int
+    max_seconds: int
+
+
+def search(strategy: Any, given: Optional[Mapping[str, Any]], space: Space) -> Search:
+    """A search that Kernel Tuner ends by a number of generations ends here after 100 configs, unless max_fevals says
+    another number."""
+    if strategy is not None and (not isinstance(strategy, str) or strategy not in _STRATEGIES):
+        raise InvalidArgumentError(f"strategy={strategy!r} is not supported; write one of {', '.join(_STRATEGIES)}")
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidArgumentError("strategy_options is a dict")
+    name = _STRATEGIES[strategy or "brute_force"]
+    left = dict(given or {})
+    trials = _positive(left.pop("max_fevals", None), "max_fevals")
+    seconds = _positive(left.pop("time_limit", None), "time_limit")
+    fraction = left.pop("fraction", None) if name == "random" else None
+    known = _STRATEGY_OPTIONS.get(name, {})
+    options = {known[option]: left.pop(option) for option in list(left) if option in known}
+    if left:
+        raise InvalidArgumentError(f"strategy_options: {', '.join(left)} of {strategy or 'brute_force'} is not supported; "
+                                   f"there are {', '.join(['max_fevals', 'time_limit', *known])}"
+                                   f"{', fraction' if name == 'random' else ''}")
+    if trials is None and name == "random" and (fraction is not None or seconds is None):
+        share = _positive(_RANDOM_FRACTION if fraction is None else fraction, "fraction") or 0.0
+        trials = max(1, math.ceil(space.count() * min(share, 1.0)))
+    elif trials is None and name != "exhaustive" and seconds is None:
+        trials = _TRIALS
+    return Search(name, options, int(trials or 0), math.ceil(seconds or 0))
+
+
+def _positive(given: Any, what: str) -> Optional[float]:
+    if given is None:
+        return None
+    value = plain(given, f"strategy_options['{what}']")
+    if isinstance(value, (bool, str)) or value <= 0:
+        raise InvalidArgumentError(f"strategy_options['{what}'] is {value!r}; write a number above 0")
+    return value
+
+
+def measure(iterations: Any, cache: Any, more: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Knobs of the policy. As Kernel Tuner does, each config has all its iterations, with caches as the one before left
+    them, its time counts however noisy it is, and none is taken over from an earlier call unless `cache` asks for it."""
+    count = plain(iterations, "iterations")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _SAMPLES_MAX:
+        raise InvalidArgumentError(f"iterations is {count!r}; write a number from 1 to {_SAMPLES_MAX}")
+    if cache is not None:
+        warnings.warn(f"cache={str(cache)!r}: no file is written; the daemon keeps every measurement, and with `cache` it "
+                      "takes over what earlier calls measured of the same kernel and arguments", stacklevel=4)
+    return {"min_samples": count, "max_samples": count, "no_early_stop": True, "warm_cache": True,
+            "no_reuse": cache is None, "no_second_inputs": True, "noisy_relative_half_width": -1.0, **(more or {})}
+
+
+class Objective(NamedTuple):
+    """What results are sorted by."""
+
+    name: str
+    higher_is_better: bool
+
+
+def objective(name: Any, higher_is_better: Any, objectives: Any, metrics: Any, strategy: str) -> Objective:
+    if objectives:
+        if not isinstance(objectives, Mapping) or len(objectives) != 1:
+            raise InvalidArgumentError("objectives: several objectives are not supported; give one as objective")
+        (name, higher_is_better), = objectives.items()
+    if isinstance(name, (list, tuple)):
+        raise InvalidArgumentError("objective: several objectives are not supported; give one name")
+    name = "time" if name is None else name
+    if name != "time" and name not in (metrics or {}):
+        raise InvalidArgumentError(f"objective={name!r} is neither time nor one of the metrics")
+    if higher_is_better is None:
+        if name not in _HIGHER_IS_BETTER:
+            raise InvalidArgumentError(f"objective={name!r}: say objective_higher_is_better=True or False")
+        higher_is_better = _HIGHER_IS_BETTER[name]
+    if name != "time" and strategy not in ("exhaustive", "random"):
+        raise InvalidArgumentError(f"objective={name!r}: the daemon searches for the shortest time; other objectives are "
+                                   "for the strategies brute_force and random_sample")
+    return Objective(str(name), bool(higher_is_better))
+
+
+def metrics(given: Any) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
+    """Names and functions of a result, to be called in order: each sees those before."""
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise InvalidArgumentError("metrics is a dict of functions or strings by names")
+    made: List[Tuple[str, Callable[[Dict[str, Any]], Any]]] = []
+    for name, item in given.items():
+        if callable(item):
+            made.append((name, item))
+        elif isinstance(item, str):
+            made.append((name, _evaluator(item, f"metrics['{name}']")))
+        else:
+            raise InvalidArgumentError(f"metrics['{name}'] is a {type(item).__name__}; give a function or a string")
+    return made
+
+
+def _evaluator(text: str, what: str) -> Callable[[Dict[str, Any]], Any]:
+    def value(result: Dict[str, Any]) -> Any:
+        written = text
+        for name in sorted(result, key=len, reverse=True):
+            if not name.isidentifier():  # such as "GFLOP/s", of which a metric may be made
+                written = written.replace(name, f"({result[name]!r})")
+        try:
+            return eval(written, {"math": math}, {name: item for name, item in result.items() if name.isidentifier()})
+        except Exception as error:
+            raise InvalidArgumentError(f"{what}: '{text}' fails: {type(error).__name__}: {error}") from error
+
+    return value

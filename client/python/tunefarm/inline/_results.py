@@ -1,0 +1,100 @@
+"""What tune_kernel returns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from tunefarm.inline._launching import Program
+from tunefarm.inline._options import Objective
+from tunefarm.model import Outcome, Trial, TrialPurpose
+
+Metrics = Sequence[Tuple[str, Callable[[Dict[str, Any]], Any]]]
+
+
+class Best(Dict[str, Any]):
+    """The best result, which can be launched."""
+
+    def __init__(self, result: Mapping[str, Any], program: Program, names: Sequence[str]) -> None:
+        super().__init__(result)
+        self._program = program
+        self.config: Dict[str, Any] = {name: result[name] for name in names}
+        """The parameters alone."""
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """A pickle holds the values."""
+        return dict, (dict(self),)
+
+    def launch(self, *arguments: Any, stream: Any = None) -> None:
+        """Runs the kernel in this process, as tunefarm.launch does: on the CPU at once, on a GPU enqueued on `stream`
+        (None: the current one of the arrays' library). `arguments` are as many as were tuned: arrays of the same types
+        and at least the same lengths, on the kernel's device; scalars must have the values that were tuned, or be None.
+        The first call compiles the config and needs the daemon."""
+        self._program.launch(self.config, arguments, stream)
+
+
+class Results(List[Dict[str, Any]]):
+    """A dict for each config that ran: its parameters, "time" in ms, and the metrics; in the order of the search."""
+
+    best: Optional[Best] = None
+    """By the objective; None if no config ran and was right."""
+    failed: List[Dict[str, Any]]
+    """A dict for each config that did not run or was wrong: its parameters, "outcome" and "message"."""
+    verified_against_first_config = False
+    """No answer was given: the outputs were compared with those of the first config."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed = []
+
+
+class Tuning(Tuple[Results, Dict[str, Any]]):
+    """(results, env), which also has what can be done with the best result."""
+
+    def __new__(cls, results: Results, env: Dict[str, Any]) -> "Tuning":
+        return super().__new__(cls, (results, env))  # type: ignore[arg-type]
+
+    def __getnewargs__(self) -> Tuple[Any, ...]:  # type: ignore[override]
+        return tuple(self)
+
+    @property
+    def best(self) -> Optional[Best]:
+        """As of the results."""
+        return self[0].best
+
+
+def collect(trials: Sequence[Trial], names: Sequence[str], metrics: Metrics) -> Results:
+    """Of a job's trials. A finalist's time is that of the final, in which configs took turns."""
+    results = Results()
+    by_config: Dict[Tuple[Any, ...], Dict[str, Any]] = {}
+    for trial in trials:
+        if trial.purpose is TrialPurpose.BASELINE or any(name not in trial.config for name in names):
+            continue
+        key = tuple(trial.config[name] for name in names)
+        config = dict(zip(names, key))
+        if trial.outcome is Outcome.OK and trial.measurement is not None:
+            made = by_config.setdefault(key, config)
+            if "time" not in made:
+                results.append(made)
+            made["time"] = trial.measurement.median_ns / 1e6
+            if trial.measurement.sample_ns:
+                made["times"] = [sample / 1e6 for sample in trial.measurement.sample_ns]
+            made.setdefault("compile_time", trial.compile_ms)
+            made["benchmark_time"] = made.get("benchmark_time", 0.0) + trial.run_ms
+        elif trial.purpose is TrialPurpose.SEARCH:
+            results.failed.append({**config, "outcome": trial.outcome.name, "message": trial.message})
+    for result in results:
+        for name, value in metrics:
+            result[name] = value(result)
+    return results
+
+
+def by_objective(results: Sequence[Dict[str, Any]], objective: Objective) -> List[Dict[str, Any]]:
+    """The best first. What is no number comes last."""
+    def rank(result: Dict[str, Any]) -> float:
+        value = float(result[objective.name])
+        if math.isnan(value):
+            return math.inf
+        return -value if objective.higher_is_better else value
+
+    return sorted(results, key=rank)

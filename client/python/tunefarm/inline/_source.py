@@ -1,0 +1,230 @@
+"""A kernel's source: read, and searched for the kernel's parameters. Private."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from tunefarm import _files
+from tunefarm.errors import InvalidArgumentError
+
+CUDA, HOST = "CUDA", "HOST_CXX"
+
+_SOURCE_BYTES_MAX = 4 << 20
+_SOURCES_MAX = 64
+_LANGUAGES = {"CUDA": CUDA, "CUPY": CUDA, "NVCUDA": CUDA, "C": HOST, "C++": HOST}
+_SUFFIX = re.compile(r"\.\w{1,5}$")
+_COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*("([^"\n]+)"|<[^>\n]+>)[^\n]*$', re.MULTILINE)
+_PARAMETER_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+_UNNAMED = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const", "volatile",
+            "size_t", "half", "restrict", "__restrict", "__restrict__"}
+
+
+class Parameter(NamedTuple):
+    """One of a function's parameters, as far as its text shows."""
+
+    name: str  # "" if it has none
+    is_pointer: bool
+    is_const: bool  # what it points to is not written
+    is_written: bool  # the body assigns to its elements
+
+
+class Source(NamedTuple):
+    language: str
+    files: Dict[str, str]  # path -> text; the first is compiled, the others are headers
+    text: str  # of the first, as its author wrote it
+    parameters: Optional[List[Parameter]]  # of the kernel; None where its definition was not found
+
+
+def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
+    """`kernel_source` is code, a file's name, or a list of files whose first one is compiled."""
+    if not isinstance(kernel_name, str) or not kernel_name.strip():
+        raise InvalidArgumentError("kernel_name is the name of a function in the source")
+    if callable(kernel_source):
+        raise InvalidArgumentError("kernel_source: functions that generate code are not supported, because configs differ "
+                                   "in macros only; write one source and use the parameters in #if and as constants")
+    rest: Sequence[Any] = ()
+    if isinstance(kernel_source, (list, tuple)):
+        if not kernel_source or any(callable(item) for item in kernel_source):
+            raise InvalidArgumentError("kernel_source: a list names files, the first being the one that is compiled")
+        kernel_source, rest = kernel_source[0], kernel_source[1:]
+    files: Dict[str, str] = {}
+    name = "kernel"
+    if _is_file_name(kernel_source):
+        path = Path(os.fspath(kernel_source))
+        text = _read_file(path)
+        _add_headers(text, path.parent, path.parent, files)
+        name = path.stem
+    elif isinstance(kernel_source, str):
+        text = kernel_source
+        _add_headers(text, Path.cwd(), Path.cwd(), files)
+    else:
+        raise InvalidArgumentError(f"kernel_source is a {type(kernel_source).__name__}; give code or a file's name")
+    for item in rest:
+        files[Path(os.fspath(item)).name] = _read_file(Path(os.fspath(item)))
+    language = _language(text, lang)
+    parameters = parameters_of(kernel_name, text)
+    compiled = _for_cuda(text) if language == CUDA else _for_host(text)
+    suffix = ".cu" if language == CUDA else ".cc"
+    return Source(language, {re.sub(r"\W", "_", name) + suffix: compiled, **files}, text, parameters)
+
+
+def mentions(source: Source, word: str) -> bool:
+    """Whether code has the word."""
+    pattern = re.compile(rf"\b{re.escape(word)}\b")
+    return any(pattern.search(text) for text in source.files.values())
+
+
+def _is_file_name(given: Any) -> bool:
+    if isinstance(given, os.PathLike):
+        return True
+    return (isinstance(given, str) and "\n" not in given and not any(sign in given for sign in "(){};") and
+            bool(_SUFFIX.search(given.strip())))
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return _files.read(path, _SOURCE_BYTES_MAX).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(f"kernel_source: {path} is not UTF-8 text") from None
+
+
+def _add_headers(text: str, folder: Path, root: Path, files: Dict[str, str]) -> None:
+    """What it includes by a path in quotes and stands below `root`."""
+    for match in _INCLUDE.finditer(text):
+        if not match.group(2):
+            continue
+        path = Path(os.path.normpath(folder / match.group(2)))
+        name = os.path.relpath(path, root)
+        if name.startswith("..") or name in files or not path.is_file():
+            continue
+        if len(files) + 1 >= _SOURCES_MAX:
+            raise InvalidArgumentError(f"kernel_source includes more than {_SOURCES_MAX - 1} files")
+        files[name] = _read_file(path)
+        _add_headers(files[name], path.parent, root, files)
+
+
+def _language(text: str, lang: Optional[str]) -> str:
+    if lang is not None:
+        if not isinstance(lang, str) or lang.upper() not in _LANGUAGES:
+            raise InvalidArgumentError(f"lang={lang!r} is not supported; kernels are in CUDA (also CuPy, NVCUDA) or C")
+        return _LANGUAGES[lang.upper()]
+    if "__global__" in text:
+        return CUDA
+    if "__kernel" in text:
+        raise InvalidArgumentError("kernel_source is in OpenCL, which is not supported; kernels are in CUDA or C++")
+    return HOST
+
+
+# ---- Parameters ----
+
+
+def parameters_of(kernel_name: str, text: str) -> Optional[List[Parameter]]:
+    """Of the definition of the function: a name, parentheses and a body."""
+    plain = _COMMENT_OR_TEXT.sub(lambda match: " " if match.group().startswith("/") else '""', text)
+    base = re.split(r"[<(]", kernel_name, maxsplit=1)[0].strip().split("::")[-1]
+    for match in re.finditer(rf"\b{re.escape(base)}\s*\(", plain):
+        end = _closing(plain, match.end() - 1)
+        if end < 0 or not plain[end + 1:].lstrip().startswith("{"):
+            continue
+        body_begin = plain.index("{", end)
+        body = plain[body_begin:_closing(plain, body_begin) + 1]
+        parts = _split(plain[match.end():end])
+        return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
+    return None
+
+
+def _closing(text: str, begin: int) -> int:
+    """Where the bracket at `begin` closes; -1: nowhere."""
+    pairs = {"(": ")", "{": "}", "[": "]"}
+    opening, depth = text[begin], 0
+    for index in range(begin, len(text)):
+        if text[index] == opening:
+            depth += 1
+        elif text[index] == pairs[opening]:
+            depth -= 1
+            if depth == 0:
+                return index
+    return -1
+
+
+def _split(text: str) -> List[str]:
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign in "(<[") - (sign in ")>]")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
+
+
+def _parameter(text: str, body: str) -> Parameter:
+    text = text.split("=")[0].strip()
+    found = _PARAMETER_NAME.search(text)
+    name = found.group(1) if found else ""
+    if name in _UNNAMED or (found and found.start() == 0):
+        name = ""
+    is_pointer = "*" in text or "[" in text
+    is_const = bool(re.search(r"\bconst\b", text.split("*")[0]))
+    return Parameter(name, is_pointer, is_pointer and is_const, bool(name) and is_pointer and _is_written(name, body))
+
+
+def _is_written(name: str, body: str) -> bool:
+    word = rf"\b{re.escape(name)}\b"
+    assigned = re.compile(r"\s*(?:\.\s*\w+\s*)?(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
+    for match in re.finditer(rf"{word}\s*\[", body):
+        end = _closing(body, match.end() - 1)
+        if end >= 0 and (assigned.match(body, end + 1) or body[:match.start()].rstrip().endswith(("++", "--"))):
+            return True
+    through = rf"\*\s*(?:\(\s*{word}[^;=]*\)|{word})\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)"
+    return bool(re.search(through, body) or re.search(rf"\batomic\w+\s*\(\s*&?\s*\(?\s*{word}", body))
+
+
+# ---- What the compilers need ----
+
+
+def _behind_includes(text: str) -> int:
+    """Offset behind the last #include."""
+    end = 0
+    for match in _INCLUDE.finditer(text):
+        end = min(match.end() + 1, len(text))
+    return end
+
+
+def _inserted(text: str, offset: int, lines: str) -> str:
+    """With lines that do not count in the compiler's messages."""
+    number = text.count("\n", 0, offset) + 1
+    before = text[:offset] + ("" if not offset or text[:offset].endswith("\n") else "\n")
+    return f"{before}{lines}#line {number}\n{text[offset:]}"
+
+
+def _for_host(text: str) -> str:
+    """Entries are extern "C"; a source that does not say so is C, whatever follows its headers."""
+    if re.search(r'extern\s+"C"', text):
+        return text
+    return _inserted(text, _behind_includes(text), 'extern "C" {\n').rstrip("\n") + "\n}\n"
+
+
+def _for_cuda(text: str) -> str:
+    """The compiler takes no macro in #pragma unroll. 0 of a parameter named like loop_unroll_factor means no pragma."""
+    names: List[str] = []
+
+    def replaced(match: "re.Match[str]") -> str:
+        name = match.group(2)
+        if name not in names:
+            names.append(name)
+        return f"#if {name}\n{match.group(1)}tunefarm_{name}\n#endif\n"
+
+    lines = []
+    for number, line in enumerate(text.split("\n"), 2):
+        changed = re.sub(r"^([ \t]*#[ \t]*pragma[ \t]+unroll[ \t]+)(\w*loop_unroll_factor\w*)[ \t\r]*$", replaced, line)
+        lines.append(line if changed == line else f"{changed}#line {number}")
+    if not names:
+        return text
+    constants = "".join(f"constexpr int tunefarm_{name} = {name};\n" for name in names)
+    text = "\n".join(lines)
+    return _inserted(text, _behind_includes(text), constants)
