@@ -37,7 +37,7 @@ extern "C" void spmv(const int* row_starts, const int* columns, const float* val
 }
 
 // What every configuration's result is compared with.
-extern "C" void spmv_reference(const int* row_starts, const int* columns, const float* values, const float* x,
-                               float* y, int rows) {
+extern "C" void spmv_reference(const int* row_starts, const int* columns, const float* values, const float* x, float* y,
+                               int rows) {
   for (int row = 0; row < rows; ++row) y[row] = ReferenceRow(row_starts, columns, values, x, row);
 }

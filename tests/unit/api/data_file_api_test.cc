@@ -173,8 +173,8 @@ TEST_F(DataFileApiTest, AJobWhoseFileIsGoneFailsWithWhatToDo) {
   ASSERT_TRUE(farm_.Finish(job->name()));
   const v1::Job ended = farm_.Job(job->name());
   EXPECT_EQ(ended.state(), v1::JOB_STATE_FAILED);
-  EXPECT_THAT(ended.state_reason(), HasSubstr("the data file 'x.npy'"));
-  EXPECT_THAT(ended.state_reason(), HasSubstr("upload it here"));
+  EXPECT_THAT(ended.error(), HasSubstr("the data file 'x.npy'"));
+  EXPECT_THAT(ended.error(), HasSubstr("upload it here"));
   EXPECT_TRUE(farm_.evaluator().runs().empty());
 }
 

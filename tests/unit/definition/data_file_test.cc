@@ -194,7 +194,9 @@ TEST(DataFileTest, IndexLimitsAreForIntegersThatAreRead) {
   EXPECT_THAT(WhyNot(with(R"(data_type: DATA_TYPE_I32 length: "n" access: ACCESS_SCRATCH index_limit: "n")")),
               HasSubstr("what a kernel writes is no index that it reads"));
   // A type that a dim decides is known with the problem.
-  EXPECT_THAT(WhyNoProblem(with(R"(data_type_dim: "dtype" length: "n" access: ACCESS_IN index_limit: "n")"), 4),
+  EXPECT_THAT(WhyNoProblem(with(R"(data_type_dim: "dtype" length: "n" access: ACCESS_IN index_limit: "n"
+                                   fill { zeros {} })"),
+                           4),
               HasSubstr("an index is an integer, and 'z' is f32 in this problem"));
 }
 
