@@ -233,6 +233,10 @@ absl::Status KernelPlan::CheckProblem(const ResolvedProblem& problem, const Devi
   return definition::CheckProblem(*impl_, problem, DefaultConfig(problem), device);
 }
 
+absl::Status KernelPlan::CheckDataFiles(const ResolvedProblem& problem) const {
+  return definition::CheckDataFiles(*impl_, problem);
+}
+
 absl::StatusOr<std::string> KernelPlan::FirstBrokenDeviceLimit(const ResolvedProblem& problem, const Config& config,
                                                                const DeviceClass& device) const {
   return definition::FirstBrokenDeviceLimit(*impl_, problem, config, device);

@@ -182,6 +182,8 @@ class KernelPlan {
   // evaluated, that data files have as many bytes as their buffers, and that scalars fit into their types.
   // InvalidArgument with the field's path.
   absl::Status CheckProblem(const ResolvedProblem& problem, const DeviceClass& device) const;
+  // What CheckProblem says of the data files alone, which needs no device.
+  absl::Status CheckDataFiles(const ResolvedProblem& problem) const;
 
   // The first device limit that the config's launches break, in one sentence; empty if none. InvalidArgument where a
   // buffer or launch cannot be evaluated for the config. What depends on kernel.* is left out.

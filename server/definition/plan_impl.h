@@ -202,11 +202,12 @@ absl::StatusOr<bool> EvaluateBool(const Formula& formula, const std::vector<Valu
 absl::StatusOr<std::string> EvaluateString(const Formula& formula, const std::vector<Value>& slots);
 absl::StatusOr<Value> Evaluate(const Formula& formula, const std::vector<Value>& slots);
 
-// Whether the files of a buffer fit what it is in a problem.
+// Whether the files of a buffer fit what it is in a problem. None is of scratch memory, whose length configs decide.
 absl::Status CheckFilesOf(const BufferFormula& formula, const BufferPlan& buffer);
 
 // As the functions of KernelPlan, those of launches with every expression evaluated.
 absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& impl, const v1::Problem& problem);
+absl::Status CheckDataFiles(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem);
 absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
                                                     const ResolvedProblem& problem, const Config& config,
                                                     const DeviceClass& device,

@@ -152,5 +152,15 @@ absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& imp
   return resolved;
 }
 
+absl::Status CheckDataFiles(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem) {
+  const std::vector<Value> slots = impl.Slots(problem, nullptr, nullptr, nullptr);
+  for (const BufferFormula& formula : impl.buffers) {
+    if (!formula.fill.has_file() && !formula.expected.has_value()) continue;
+    ASSIGN_OR_RETURN(const BufferPlan buffer, impl.EvaluateBuffer(formula, problem, slots));
+    RETURN_IF_ERROR(CheckFilesOf(formula, buffer));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace definition
 }  // namespace tunefarm

@@ -219,6 +219,7 @@ class Refusals(WithFolder):
                 matrix.save("values", content, allow_pickle=True)
             for command in ("kernels check", "tune", "run"):
                 self.refused(self.farm, sentence, *command.split(), matrix.definition)
+        self.assertFalse(self.held(self.farm, values[:-1]).exists(), "what does not fit is not uploaded")
         matrix.file("values").unlink()
         self.refused(self.farm, "values.npy: No such file", "tune", matrix.definition, code=3)
         matrix.file("values").symlink_to("/etc/hostname")

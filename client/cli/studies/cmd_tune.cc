@@ -214,7 +214,10 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> PlanOf(Session* session, const
 // Before they are uploaded: whether the data files have the sizes that the problems ask for.
 absl::Status CheckFiles(const v1::Kernel& kernel, const std::vector<v1::Problem>& problems) {
   ASSIGN_OR_RETURN(const auto plan, KernelPlan::Compile(kernel));
-  for (const v1::Problem& problem : problems) RETURN_IF_ERROR(plan->ResolveProblem(problem).status());
+  for (const v1::Problem& problem : problems) {
+    ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan->ResolveProblem(problem));
+    RETURN_IF_ERROR(plan->CheckDataFiles(resolved));
+  }
   return absl::OkStatus();
 }
 

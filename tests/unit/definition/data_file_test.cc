@@ -65,7 +65,9 @@ std::string WhyNoProblem(const std::string& text, int64_t n) {
   (*problem.mutable_dims())["n"].set_int_value(n);
   const auto resolved = (*plan)->ResolveProblem(problem);
   if (!resolved.ok()) return "it does not resolve: " + Message(resolved.status());
-  return Message((*plan)->CheckProblem(*resolved, DeviceClass()));
+  const std::string message = Message((*plan)->CheckProblem(*resolved, DeviceClass()));
+  EXPECT_EQ(Message((*plan)->CheckDataFiles(*resolved)), message);
+  return message;
 }
 
 TEST(DataFileTest, GoesToTheBuffersOfAPlan) {
