@@ -77,6 +77,12 @@ absl::Status AgentDataFiles::Fetch(const Wanted& file) {
     part.offset = progress.received_bytes;
     part.bytes = response->part();
     absl::StatusOr<DataFileProgress> written = store_->Write(part);
+    if (ReasonOf(written.status()) == "DATA_FILE_INVALID") {
+      return Internal(
+          "the data file '{}' ({}) is damaged on the control daemon at {}: its content has another digest; delete it "
+          "from data_files/ there while that daemon is down, and submit the kernel again",
+          file.name, file.digest, link_->counts().control);
+    }
     if (!written.ok()) {
       return Annotate(written.status(), "the data file '{}' ({}) cannot be kept on this machine", file.name,
                       file.digest);
