@@ -7,7 +7,8 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kKernelsPerPage = 100;
+// In memory at once, with up to 8 MiB of sources each.
+constexpr int kKernelsPerPage = 10;
 
 }  // namespace
 
