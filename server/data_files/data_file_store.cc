@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -25,17 +26,17 @@ namespace {
 
 constexpr std::string_view kPartSuffix = ".part";
 constexpr const char* kOwnerAttribute = "user.tunefarm.owner";
+constexpr const char* kTotalAttribute = "user.tunefarm.bytes";
 constexpr size_t kOwnerBytesMax = 256;
 constexpr int64_t kUploadKeptMs = int64_t{24} * 3600 * 1000;
 // An upload to which nothing was added for so long may make way for others.
 constexpr int64_t kUploadIdleMs = int64_t{10} * 60 * 1000;
 constexpr int64_t kTouchMs = 60'000;
 constexpr Duration kKeptFor = std::chrono::minutes(2);
-constexpr int kTurnSeconds = 10;
+constexpr Duration kTurnMax = std::chrono::seconds(10);
 // Written bytes go to the disk meanwhile, so that the last part does not wait for all of them.
 constexpr int64_t kSyncBytes = 32 << 20;
 constexpr size_t kReadBytes = 1 << 20;
-constexpr size_t kFilesMax = 1'000'000;
 
 struct CloseDirectory {
   void operator()(DIR* directory) const { closedir(directory); }
@@ -61,10 +62,27 @@ bool Touch(int fd, int64_t now_ms) {
   return futimens(fd, times) == 0;
 }
 
-std::string OwnerOf(int fd) {
-  char owner[kOwnerBytesMax];
-  const ssize_t bytes = fgetxattr(fd, kOwnerAttribute, owner, sizeof(owner));
-  return bytes <= 0 ? "" : std::string(owner, static_cast<size_t>(bytes));
+// Empty where there is none.
+std::string AttributeOf(int fd, const char* name) {
+  char value[kOwnerBytesMax];
+  const ssize_t bytes = fgetxattr(fd, name, value, sizeof(value));
+  return bytes <= 0 ? "" : std::string(value, static_cast<size_t>(bytes));
+}
+
+// Without attributes owners and sizes are forgotten at the next start.
+void SetAttribute(int fd, const char* name, std::string_view value) {
+  if (!value.empty()) (void)fsetxattr(fd, name, value.data(), value.size(), 0);
+}
+
+std::string OwnerOf(int fd) { return AttributeOf(fd, kOwnerAttribute); }
+
+// Of an upload; 0 where it is not known.
+int64_t TotalOf(int fd) {
+  const std::string text = AttributeOf(fd, kTotalAttribute);
+  int64_t total = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), total);
+  const bool is_total = error == std::errc() && end == text.data() + text.size() && total > 0;
+  return is_total && total <= DataFileStore::kFileBytesMax ? total : 0;
 }
 
 absl::Status WriteAll(int fd, std::string_view bytes, int64_t offset, const std::string& path) {
@@ -104,6 +122,14 @@ absl::StatusOr<Digest> DigestOf(int fd, const std::string& path) {
   }
 }
 
+// After a sync that failed, what is read is not what is on the disk, and the next sync says nothing of it: the upload
+// begins anew.
+absl::Status LostOnDisk(int fd, const std::string& path) {
+  const absl::Status status = OfDisk(ErrnoStatus(errno, "cannot write {}", path));
+  if (ftruncate(fd, 0) != 0) LogWarn("data", "{}", MessageOf(ErrnoStatus(errno, "cannot cut {}", path)));
+  return status;
+}
+
 absl::Status SyncDirectory(const std::string& path) {
   const UniqueFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory || fsync(directory.get()) != 0) return ErrnoStatus(errno, "cannot sync {}", path);
@@ -133,6 +159,7 @@ absl::Status DataFileStore::TakeStock() {
   if (directory == nullptr) return ErrnoStatus(errno, "cannot list {}", options_.path);
   const int64_t now_ms = options_.clock->WallMs();
   std::vector<std::string> old;
+  int left_out = 0;
   MutexLock lock(&mutex_);
   while (const dirent* listed = readdir(directory.get())) {
     std::string name = listed->d_name;
@@ -143,30 +170,37 @@ absl::Status DataFileStore::TakeStock() {
     // Not to wait for a FIFO that somebody put there.
     const UniqueFd fd(openat(dirfd(directory.get()), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat info;
-    if (!fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) continue;
+    if (!fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) {
+      ++left_out;
+      continue;
+    }
     const int64_t modified_ms = ModifiedMs(info);
     if (is_part && now_ms - modified_ms > kUploadKeptMs) {
       old.push_back(std::move(name));
     } else if (is_part) {
-      uploads_[digest] = {0, int64_t{info.st_size}, modified_ms, OwnerOf(fd.get()), false};
+      uploads_[digest] = {TotalOf(fd.get()), int64_t{info.st_size}, modified_ms, OwnerOf(fd.get()), false};
       (void)fchmod(fd.get(), 0600);
     } else {
       files_[digest] = {int64_t{info.st_size}, modified_ms, modified_ms, OwnerOf(fd.get()), {}};
     }
-    if (files_.size() + uploads_.size() > kFilesMax) {
-      return ResourceExhausted("{} has more than {} data files", options_.path, kFilesMax);
-    }
   }
   for (const std::string& name : old) (void)unlinkat(dirfd(directory.get()), name.c_str(), 0);
   if (!old.empty()) LogInfo("data", "{} uploads that nobody went on with are removed", old.size());
+  if (left_out > 0) {
+    LogWarn("data", "{} data files in {} are not used: they are no regular files of the daemon's user", left_out,
+            options_.path);
+  }
   return absl::OkStatus();
 }
 
 // ---- Questions ----
 
-DataFileProgress DataFileStore::Find(const std::string& digest) const {
+DataFileProgress DataFileStore::Find(const std::string& digest) {
   MutexLock lock(&mutex_);
-  if (const auto whole = files_.find(digest); whole != files_.end()) return {true, whole->second.bytes};
+  if (const auto whole = files_.find(digest); whole != files_.end()) {
+    whole->second.used_ms = options_.clock->WallMs();
+    return {true, whole->second.bytes};
+  }
   const auto upload = uploads_.find(digest);
   return {false, upload == uploads_.end() ? 0 : upload->second.received};
 }
@@ -287,11 +321,13 @@ absl::StatusOr<DataFileProgress> DataFileStore::Write(const DataFilePart& part) 
 }
 
 absl::Status DataFileStore::WaitForTurn(const std::string& digest) {
-  for (int seconds = 0; seconds < kTurnSeconds;) {
+  // Other uploads wake it, too.
+  const MonotonicTime last = Clock::Real()->Now() + kTurnMax;
+  do {
     const auto upload = uploads_.find(digest);
     if (upload == uploads_.end() || !upload->second.busy) return absl::OkStatus();
-    if (!turn_.WaitFor(&mutex_, std::chrono::seconds(1))) ++seconds;
-  }
+    turn_.WaitFor(&mutex_, std::chrono::seconds(1));
+  } while (Clock::Real()->Now() < last);
   return Unavailable("another call is writing the data file {}; repeat this one", digest);
 }
 
@@ -341,18 +377,18 @@ absl::StatusOr<std::optional<DataFileProgress>> DataFileStore::Claim(const DataF
 
 int64_t DataFileStore::BytesOfAll() const {
   int64_t bytes = 0;
-  for (const auto& [digest, file] : files_) bytes += file.bytes;
-  for (const auto& [digest, upload] : uploads_) bytes += std::max(upload.total, upload.received);
+  for (const auto& [digest, file] : files_) bytes += Counted(file.bytes);
+  for (const auto& [digest, upload] : uploads_) bytes += Counted(std::max(upload.total, upload.received));
   return bytes;
 }
 
 int64_t DataFileStore::BytesOfOwner(std::string_view owner, const std::unordered_set<std::string>& named) const {
   int64_t bytes = 0;
   for (const auto& [digest, file] : files_) {
-    if (file.owner == owner && named.count(digest) == 0) bytes += file.bytes;
+    if (file.owner == owner && named.count(digest) == 0) bytes += Counted(file.bytes);
   }
   for (const auto& [digest, upload] : uploads_) {
-    if (upload.owner == owner) bytes += std::max(upload.total, upload.received);
+    if (upload.owner == owner) bytes += Counted(std::max(upload.total, upload.received));
   }
   return bytes;
 }
@@ -360,7 +396,7 @@ int64_t DataFileStore::BytesOfOwner(std::string_view owner, const std::unordered
 absl::Status DataFileStore::CheckOwner(const DataFilePart& part, const std::unordered_set<std::string>& named) const {
   if (options_.owner_bytes_max <= 0) return absl::OkStatus();
   const int64_t own = BytesOfOwner(part.owner, named);
-  if (own + part.total_bytes <= options_.owner_bytes_max) return absl::OkStatus();
+  if (own + Counted(part.total_bytes) <= options_.owner_bytes_max) return absl::OkStatus();
   return NoRoom(ResourceExhausted(
       "there is no room for a data file of {}: uploads of this caller that no stored kernel names have {}, and may "
       "have {}; submit the kernels that name them, or try again in some minutes",
@@ -369,7 +405,7 @@ absl::Status DataFileStore::CheckOwner(const DataFilePart& part, const std::unor
 
 absl::Status DataFileStore::CheckRoom(const DataFilePart& part) const {
   const int64_t bytes = part.total_bytes;
-  if (const int64_t all = BytesOfAll(); all + bytes > options_.bytes_max) {
+  if (const int64_t all = BytesOfAll(); all + Counted(bytes) > options_.bytes_max) {
     return NoRoom(ResourceExhausted(
         "there is no room for a data file of {}: {} of {} are used, by files that stored kernels name and by uploads; "
         "delete kernels that are not needed",
@@ -392,19 +428,21 @@ absl::Status DataFileStore::MakeRoom(const DataFilePart& part) {
   if (uploads_.count(part.digest) > 0 || files_.count(part.digest) > 0) return absl::OkStatus();
   const std::string owner(part.owner);
   if (options_.owner_bytes_max > 0) {
-    Remove(&owner, named, BytesOfOwner(owner, named) + part.total_bytes - options_.owner_bytes_max);
+    const int64_t over = BytesOfOwner(owner, named) + Counted(part.total_bytes) - options_.owner_bytes_max;
+    Remove(&owner, named, over, CountedMin());
   }
   RETURN_IF_ERROR(CheckOwner(part, named));
-  Remove(nullptr, named, BytesOfAll() + part.total_bytes - options_.bytes_max);
+  Remove(nullptr, named, BytesOfAll() + Counted(part.total_bytes) - options_.bytes_max, CountedMin());
   if (const absl::StatusOr<uint64_t> free = FreeBytes(options_.path); free.ok()) {
-    Remove(nullptr, named, part.total_bytes + options_.free_bytes_min - static_cast<int64_t>(*free));
+    Remove(nullptr, named, part.total_bytes + options_.free_bytes_min - static_cast<int64_t>(*free), 0);
   }
   RETURN_IF_ERROR(CheckRoom(part));
   uploads_[part.digest] = {part.total_bytes, 0, options_.clock->WallMs(), owner, false};
   return absl::OkStatus();
 }
 
-void DataFileStore::Remove(const std::string* owner, const std::unordered_set<std::string>& named, int64_t bytes) {
+void DataFileStore::Remove(const std::string* owner, const std::unordered_set<std::string>& named, int64_t bytes,
+                           int64_t bytes_min) {
   if (bytes <= 0) return;
   struct Candidate {
     int64_t used_ms = 0;
@@ -417,12 +455,13 @@ void DataFileStore::Remove(const std::string* owner, const std::unordered_set<st
   const int64_t now_ms = options_.clock->WallMs();
   for (const auto& [digest, file] : files_) {
     if ((owner != nullptr && file.owner != *owner) || named.count(digest) > 0 || file.kept_until > now) continue;
-    candidates.push_back({file.used_ms, file.bytes, digest, false});
+    candidates.push_back({file.used_ms, std::max(file.bytes, bytes_min), digest, false});
   }
   for (const auto& [digest, upload] : uploads_) {
     if ((owner != nullptr && upload.owner != *owner) || upload.busy || now_ms - upload.used_ms < kUploadIdleMs)
       continue;
-    candidates.push_back({upload.used_ms, std::max(upload.total, upload.received), digest, true});
+    const int64_t size = std::max(upload.total, upload.received);
+    candidates.push_back({upload.used_ms, std::max(size, bytes_min), digest, true});
   }
   int64_t removable = 0;
   for (const Candidate& candidate : candidates) removable += candidate.bytes;
@@ -440,7 +479,7 @@ void DataFileStore::Remove(const std::string* owner, const std::unordered_set<st
     }
     bytes -= candidate.bytes;
     ++removed_;
-    LogInfo("data", "data file {} of {} makes room for others", candidate.digest, Size(candidate.bytes));
+    LogInfo("data", "data file {} makes room for others", candidate.digest);
   }
 }
 
@@ -454,9 +493,9 @@ absl::StatusOr<DataFileProgress> DataFileStore::Append(const DataFilePart& part,
   if (info.st_size > received && ftruncate(fd.get(), static_cast<off_t>(received)) != 0) {
     return ErrnoStatus(errno, "cannot cut {}", path);
   }
-  if (received == 0 && !part.owner.empty()) {
-    // Without attributes the owner is forgotten at the next start.
-    (void)fsetxattr(fd.get(), kOwnerAttribute, part.owner.data(), part.owner.size(), 0);
+  if (received == 0) {
+    SetAttribute(fd.get(), kOwnerAttribute, part.owner);
+    SetAttribute(fd.get(), kTotalAttribute, std::to_string(part.total_bytes));
   }
   const auto known = static_cast<size_t>(received - part.offset);
   const std::string_view bytes = part.bytes.substr(std::min(known, part.bytes.size()));
@@ -474,9 +513,7 @@ absl::StatusOr<DataFileProgress> DataFileStore::Append(const DataFilePart& part,
     RETURN_IF_ERROR(Complete(part, fd.get()));
     return DataFileProgress{true, end};
   }
-  if (end / kSyncBytes != received / kSyncBytes && fdatasync(fd.get()) != 0) {
-    return OfDisk(ErrnoStatus(errno, "cannot write {}", path));
-  }
+  if (end / kSyncBytes != received / kSyncBytes && fdatasync(fd.get()) != 0) return LostOnDisk(fd.get(), path);
   return DataFileProgress{false, end};
 }
 
@@ -489,7 +526,7 @@ absl::Status DataFileStore::Complete(const DataFilePart& part, int fd) const {
                         "that the file does not change meanwhile",
                         part.digest, digest.Hex()));
   }
-  if (fsync(fd) != 0) return OfDisk(ErrnoStatus(errno, "cannot write {}", path));
+  if (fsync(fd) != 0) return LostOnDisk(fd, path);
   if (fchmod(fd, 0400) != 0 || rename(path.c_str(), PathOf(part.digest).c_str()) != 0) {
     const absl::Status failed = OfDisk(ErrnoStatus(errno, "cannot rename {}", path));
     (void)unlink(path.c_str());

@@ -1,9 +1,9 @@
 // DataFileStore: the users' own data on disk, one file each, named by the SHA-256 of its content.
 //
 // A file arrives in parts, in order, as DIGEST.part. With the last part its digest is checked; then it is synced, made
-// read-only and renamed to DIGEST: a file of that name is whole, whatever dies when. Uploads outlive the process, and
-// go when nothing was added to them for a day. The owner of a file is kept in its attribute user.tunefarm.owner, on
-// file systems that have such.
+// read-only and renamed to DIGEST: a file of that name is whole, whatever dies when. Uploads outlive the process; those
+// to which nothing was added for a day go at a start. The owner of a file and the size that an upload will have are
+// kept in the attributes user.tunefarm.owner and user.tunefarm.bytes, on file systems that have such.
 //
 // Files that nothing names go when space is needed, those that were used longest ago first; the order survives restarts
 // in the files' modification times, which a use moves forward at most once a minute. A file that is removed while
@@ -13,6 +13,7 @@
 // the same file, for ten seconds at most.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,8 +32,9 @@
 namespace tunefarm {
 
 struct DataFileStoreOptions {
-  std::string path;                       // of the folder, made if missing
-  int64_t bytes_max = int64_t{32} << 30;  // of all files and of uploads as they will be
+  std::string path;  // of the folder, made if missing
+  // Of all files and of uploads as they will be. Each counts as 1/kFilesMax of it at least, which bounds their number.
+  int64_t bytes_max = int64_t{32} << 30;
   // Of one owner's uploads, and files that nothing names; 0: no limit of its own.
   int64_t owner_bytes_max = 0;
   int64_t free_bytes_min = 0;  // nothing is written that leaves less on the file system
@@ -64,6 +66,7 @@ class DataFileStore {
  public:
   static constexpr int64_t kFileBytesMax = int64_t{2} << 30;
   static constexpr int64_t kPartBytesMax = 1 << 20;
+  static constexpr int64_t kFilesMax = 100'000;
 
   struct Counts {
     int64_t files = 0, bytes = 0;  // whole
@@ -75,7 +78,8 @@ class DataFileStore {
   // another user's or others may write to it; the file system's errors.
   static absl::StatusOr<std::unique_ptr<DataFileStore>> Open(DataFileStoreOptions options);
 
-  DataFileProgress Find(const std::string& digest) const LOCKS_EXCLUDED(mutex_);
+  // A use of the file: who asks does not upload it again, and is about to name it.
+  DataFileProgress Find(const std::string& digest) LOCKS_EXCLUDED(mutex_);
 
   // Takes a part. One that begins behind what has been received is not taken, and one that has been received changes
   // nothing: the answer says where the next one begins. A part with another total than those before begins the upload
@@ -110,7 +114,7 @@ class DataFileStore {
     MonotonicTime kept_until{};
   };
   struct Upload {
-    int64_t total = 0;  // 0: not known since a restart
+    int64_t total = 0;  // 0: not known since a restart, on a file system without attributes
     int64_t received = 0;
     int64_t used_ms = 0;
     std::string owner;
@@ -129,13 +133,17 @@ class DataFileStore {
   absl::Status WaitForTurn(const std::string& digest) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Removes what it must and may, and begins the upload.
   absl::Status MakeRoom(const DataFilePart& part) LOCKS_EXCLUDED(mutex_);
-  // Files that nothing names, of the owner or (null) of all, the oldest first. Nothing where all of them were too few.
-  void Remove(const std::string* owner, const std::unordered_set<std::string>& named, int64_t bytes)
+  // Files that nothing names, of the owner or (null) of all, the oldest first, each for `bytes_min` at least. Nothing
+  // where all of them were too few.
+  void Remove(const std::string* owner, const std::unordered_set<std::string>& named, int64_t bytes, int64_t bytes_min)
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a new upload keeps the limits: its owner's, of what is not named, and those of all and of the disk.
   absl::Status CheckOwner(const DataFilePart& part, const std::unordered_set<std::string>& named) const
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRoom(const DataFilePart& part) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t CountedMin() const { return options_.bytes_max / kFilesMax + 1; }
+  // What a file counts as in what follows.
+  int64_t Counted(int64_t bytes) const { return std::max(bytes, CountedMin()); }
   int64_t BytesOfAll() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t BytesOfOwner(std::string_view owner, const std::unordered_set<std::string>& named) const
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);

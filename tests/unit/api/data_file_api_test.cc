@@ -126,6 +126,7 @@ TEST_F(DataFileApiTest, WhatStoredKernelsNameStays) {
   // All as before after a restart.
   Reboot();
   EXPECT_TRUE(Has(named));
+  farm_.clock.Advance(std::chrono::minutes(5));
   EXPECT_TRUE(Has(next));
   v1::DeleteKernelRequest deletion;
   deletion.set_name(kernel->name());

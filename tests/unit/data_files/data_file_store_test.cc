@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,7 +86,7 @@ class DataFileStoreTest : public testing::Test {
     }
   }
 
-  static bool Has(const DataFileStore* store, const std::string& content) {
+  static bool Has(DataFileStore* store, const std::string& content) {
     return store->Find(Sha256(content).Hex()).is_whole;
   }
 
@@ -228,6 +229,21 @@ TEST_F(DataFileStoreTest, AllIsAsBeforeAfterARestart) {
   EXPECT_EQ(ContentOf(store.get(), digest), begun);
 }
 
+TEST_F(DataFileStoreTest, AnUploadCountsInFullAfterARestart) {
+  options_.bytes_max = 3 * kPart;
+  const std::string begun = Content(3 * kPart, 'a'), other = Content(kPart, 'b');
+  {
+    const auto store = Open();
+    ASSERT_TRUE(WritePart(store.get(), begun, 0).ok());
+    EXPECT_EQ(ReasonOf(Upload(store.get(), other)), "DATA_FILE_QUOTA");
+  }
+  const auto store = Open();
+  // Without attributes the store does not know how large it will be.
+  const bool has_attributes = setxattr(options_.path.c_str(), "user.tunefarm.test", "x", 1, 0) == 0;
+  EXPECT_EQ(ReasonOf(Upload(store.get(), other)), has_attributes ? "DATA_FILE_QUOTA" : "");
+  EXPECT_TRUE(Upload(store.get(), begun).ok());
+}
+
 TEST_F(DataFileStoreTest, WhatWasNotCheckedBeforeARestartIsCheckedAfterIt) {
   const std::string content = Content(2 * kPart, 'a');
   const std::string digest = Sha256(content).Hex();
@@ -331,6 +347,35 @@ TEST_F(DataFileStoreTest, WhatIsNamedOrAboutToBeStays) {
   clock_.Advance(std::chrono::minutes(3));
   EXPECT_TRUE(Upload(store.get(), c).ok());
   EXPECT_FALSE(Has(store.get(), b));
+}
+
+TEST_F(DataFileStoreTest, WhatIsAskedForIsUsed) {
+  options_.bytes_max = 2000;
+  const auto store = Open();
+  const std::string a = Content(1000, 'a'), b = Content(1000, 'b'), c = Content(1000, 'c');
+  for (const std::string* content : {&a, &b}) {
+    ASSERT_TRUE(Upload(store.get(), *content).ok());
+    clock_.Advance(std::chrono::minutes(1));
+  }
+  // Its client goes on with another file of the same kernel.
+  EXPECT_TRUE(store->Find(Sha256(a).Hex()).is_whole);
+  ASSERT_TRUE(Upload(store.get(), c).ok());
+  EXPECT_TRUE(Has(store.get(), a));
+  EXPECT_FALSE(Has(store.get(), b));
+}
+
+TEST_F(DataFileStoreTest, ManySmallFilesTakeTheirShareOfTheirNumber) {
+  options_.bytes_max = 100 * DataFileStore::kFilesMax;
+  options_.owner_bytes_max = 3 * 101;
+  const auto store = Open();
+  for (const char of : {'a', 'b', 'c', 'd'}) {
+    ASSERT_TRUE(Upload(store.get(), Content(1, of), "alice").ok());
+    clock_.Advance(std::chrono::minutes(1));
+  }
+  EXPECT_EQ(store->counts().files, 3);
+  EXPECT_EQ(store->counts().bytes, 3);
+  EXPECT_FALSE(Has(store.get(), Content(1, 'a')));
+  EXPECT_TRUE(Has(store.get(), Content(1, 'b')));
 }
 
 TEST_F(DataFileStoreTest, NothingIsRemovedWhileItIsNotKnownWhatIsNamed) {
