@@ -2,12 +2,15 @@
 daemon says what is wrong in one sentence, and goes on by itself once the fault is gone."""
 
 import errno
+import hashlib
 import os
+import pathlib
 import shutil
 import signal
 import sqlite3
 import struct
 import subprocess
+import tempfile
 import unittest
 
 import fault_case
@@ -225,6 +228,36 @@ class FaultyStore(unittest.TestCase):
             self.assertEqual(refused.returncode, 1, refused.stderr)
             self.assertRegex(refused.stderr, "cannot be written|read-only|Read-only")
             farm.start()
+
+
+class FaultyUploads(unittest.TestCase):
+    def test_what_could_not_be_synced_is_uploaded_again(self):
+        """After a sync that failed nobody knows which pages are on the disk, and a later sync does not say."""
+        content = os.urandom(2 << 20)
+        with FaultyDisk() as farm, tempfile.TemporaryDirectory(prefix="tunefarm-data.") as name:
+            folder = pathlib.Path(name)
+            (folder / "x.bin").write_bytes(content)
+            (folder / "first.cc").write_text(
+                'extern "C" void first(const unsigned char* x, unsigned char* y) { y[0] = x[0 * STEP]; }\n')
+            (folder / "kernel.pbtxt").write_text(f"""
+display_name: "first" language: HOST sources {{ path: "first.cc" }}
+parameters {{ name: "STEP" values: [1, 2] }}
+arguments {{ name: "x" buffer {{ data_type: U8 length: {len(content)} access: IN fill {{ file: "x.bin" }} }} }}
+arguments {{ name: "y" buffer {{ data_type: U8 length: 1 access: OUT }} }}
+launches {{ kernel {{ entry: "first" arguments: ["x", "y"] }} }}
+unverified_reason: "only the upload is tested"
+""")
+            farm.start()
+            farm.break_disk(f"sync .part {errno.EIO}")
+            refused = farm.cli("run", folder, *QUICK, check=False)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertRegex(refused.stderr, "x.bin: cannot write .*: Input/output error")
+            whole = farm.directory / "data_files" / hashlib.sha256(content).hexdigest()
+            self.assertFalse(whole.exists())
+            self.assertEqual(whole.with_name(whole.name + ".part").stat().st_size, 0)
+            farm.repair_disk()
+            farm.cli("run", folder, *QUICK)
+            self.assertEqual(whole.read_bytes(), content)
 
 
 if __name__ == "__main__":
