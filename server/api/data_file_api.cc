@@ -61,7 +61,7 @@ absl::Status CheckDataFiles(const v1::Kernel& kernel, DataFileStore* files) {
     const std::optional<int64_t> bytes = files->Keep(file.digest());
     if (!bytes.has_value()) {
       return WithReason(FailedPrecondition("{}: the data file '{}' with the digest {} is not on this daemon; upload it "
-                                           "here first (UploadDataFile)",
+                                           "here first: submit the definition beside its file, or call UploadDataFile",
                                            named.field, NameOf(file), file.digest()),
                         "DATA_FILE_NOT_FOUND");
     }

@@ -287,8 +287,10 @@ absl::Status DataFileStore::CheckPart(const DataFilePart& part) const {
   const int64_t own_max = options_.owner_bytes_max;
   const int64_t most = own_max > 0 ? std::min(own_max, options_.bytes_max) : options_.bytes_max;
   if (part.total_bytes <= most) return absl::OkStatus();
-  return NoRoom(ResourceExhausted("the data file has {}, and the data files of one caller may have {} here",
-                                  Size(part.total_bytes), Size(most)));
+  return NoRoom(
+      ResourceExhausted("the data file has {}, and the data files of one caller may have {} here "
+                        "(max_data_file_bytes)",
+                        Size(part.total_bytes), Size(most)));
 }
 
 absl::StatusOr<DataFileProgress> DataFileStore::Write(const DataFilePart& part) {

@@ -249,14 +249,14 @@ unverified_reason: "only the upload is tested"
 """)
             farm.start()
             farm.break_disk(f"sync .part {errno.EIO}")
-            refused = farm.cli("run", folder, *QUICK, check=False)
+            refused = farm.cli("tune", folder, *QUICK, check=False)
             self.assertNotEqual(refused.returncode, 0)
             self.assertRegex(refused.stderr, "x.bin: cannot write .*: Input/output error")
             whole = farm.directory / "data_files" / hashlib.sha256(content).hexdigest()
             self.assertFalse(whole.exists())
             self.assertEqual(whole.with_name(whole.name + ".part").stat().st_size, 0)
             farm.repair_disk()
-            farm.cli("run", folder, *QUICK)
+            farm.cli("tune", folder, *QUICK)
             self.assertEqual(whole.read_bytes(), content)
 
 

@@ -420,8 +420,10 @@ TEST_F(DataFileStoreTest, OneOwnerCannotTakeTheSpaceOfOthers) {
   const absl::Status full = Upload(store.get(), Content(500, 'm'), "alice");
   EXPECT_EQ(ReasonOf(full), "DATA_FILE_QUOTA");
   EXPECT_THAT(Message(full), HasSubstr("uploads of this caller that no stored kernel names have"));
-  EXPECT_THAT(Message(Upload(store.get(), Content(2001, 'n'), "alice")),
-              HasSubstr("the data file has 1.95 KiB, and the data files of one caller may have 1.95 KiB here"));
+  EXPECT_THAT(
+      Message(Upload(store.get(), Content(2001, 'n'), "alice")),
+      HasSubstr(
+          "the data file has 1.95 KiB, and the data files of one caller may have 1.95 KiB here (max_data_file_bytes)"));
 }
 
 TEST_F(DataFileStoreTest, TheDiskKeepsTheSpaceThatOthersNeed) {
