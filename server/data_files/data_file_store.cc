@@ -76,7 +76,7 @@ void SetAttribute(int fd, const char* name, std::string_view value) {
 
 std::string OwnerOf(int fd) { return AttributeOf(fd, kOwnerAttribute); }
 
-// Of an upload; 0 where it is not known.
+// Of a whole file or upload, all bytes; 0 where it is not known.
 int64_t TotalOf(int fd) {
   const std::string text = AttributeOf(fd, kTotalAttribute);
   int64_t total = 0;
@@ -158,8 +158,8 @@ absl::Status DataFileStore::TakeStock() {
   const std::unique_ptr<DIR, CloseDirectory> directory(opendir(options_.path.c_str()));
   if (directory == nullptr) return ErrnoStatus(errno, "cannot list {}", options_.path);
   const int64_t now_ms = options_.clock->WallMs();
-  std::vector<std::string> old;
-  int left_out = 0;
+  std::vector<std::string> gone;
+  int old = 0, left_out = 0;
   MutexLock lock(&mutex_);
   while (const dirent* listed = readdir(directory.get())) {
     std::string name = listed->d_name;
@@ -176,16 +176,20 @@ absl::Status DataFileStore::TakeStock() {
     }
     const int64_t modified_ms = ModifiedMs(info);
     if (is_part && now_ms - modified_ms > kUploadKeptMs) {
-      old.push_back(std::move(name));
+      ++old;
+      gone.push_back(std::move(name));
     } else if (is_part) {
       uploads_[digest] = {TotalOf(fd.get()), int64_t{info.st_size}, modified_ms, OwnerOf(fd.get()), false};
       (void)fchmod(fd.get(), 0600);
+    } else if (const int64_t bytes = TotalOf(fd.get()); bytes != 0 && bytes != info.st_size) {
+      LogWarn("data", "data file {} has {} of {} bytes and is removed", digest, info.st_size, bytes);
+      gone.push_back(std::move(name));
     } else {
       files_[digest] = {int64_t{info.st_size}, modified_ms, modified_ms, OwnerOf(fd.get()), {}};
     }
   }
-  for (const std::string& name : old) (void)unlinkat(dirfd(directory.get()), name.c_str(), 0);
-  if (!old.empty()) LogInfo("data", "{} uploads that nobody went on with are removed", old.size());
+  for (const std::string& name : gone) (void)unlinkat(dirfd(directory.get()), name.c_str(), 0);
+  if (old > 0) LogInfo("data", "{} uploads that nobody went on with are removed", old);
   if (left_out > 0) {
     LogWarn("data", "{} data files in {} are not used: they are no regular files of the daemon's user", left_out,
             options_.path);

@@ -2,8 +2,8 @@
 //
 // A file arrives in parts, in order, as DIGEST.part. With the last part its digest is checked; then it is synced, made
 // read-only and renamed to DIGEST: a file of that name is whole, whatever dies when. Uploads outlive the process; those
-// to which nothing was added for a day go at a start. The owner of a file and the size that an upload will have are
-// kept in the attributes user.tunefarm.owner and user.tunefarm.bytes, on file systems that have such.
+// to which nothing was added for a day go at a start. The owner of a file and its size when it is whole are kept in the
+// attributes user.tunefarm.owner and user.tunefarm.bytes, on file systems that have such.
 //
 // Files that nothing names go when space is needed, those that were used longest ago first; the order survives restarts
 // in the files' modification times, which a use moves forward at most once a minute. A file that is removed while
@@ -74,8 +74,8 @@ class DataFileStore {
     int64_t removed = 0;           // to make room, since the start
   };
 
-  // Takes stock of the folder, and removes uploads that nobody goes on with. FailedPrecondition where the folder is
-  // another user's or others may write to it; the file system's errors.
+  // Takes stock of the folder, and removes uploads that nobody goes on with and files that were cut. FailedPrecondition
+  // where the folder is another user's or others may write to it; the file system's errors.
   static absl::StatusOr<std::unique_ptr<DataFileStore>> Open(DataFileStoreOptions options);
 
   // A use of the file: who asks does not upload it again, and is about to name it.

@@ -298,6 +298,19 @@ TEST_F(DataFileStoreTest, AFileThatWasCutIsNoneAnyMore) {
   EXPECT_EQ(ContentOf(store.get(), digest), content);
 }
 
+TEST_F(DataFileStoreTest, AFileThatWasCutWhileTheDaemonWasDownIsUploadedAgain) {
+  const std::string content = Content(100, 'a');
+  const std::string path = options_.path + "/" + Sha256(content).Hex();
+  ASSERT_TRUE(Upload(Open().get(), content).ok());
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ASSERT_EQ(truncate(path.c_str(), 50), 0);
+  // Without attributes nothing says how long it was.
+  const bool has_attributes = getxattr(path.c_str(), "user.tunefarm.bytes", nullptr, 0) > 0;
+  const auto store = Open();
+  EXPECT_EQ(Has(store.get(), content), !has_attributes);
+  EXPECT_EQ(Names().empty(), has_attributes);
+}
+
 TEST_F(DataFileStoreTest, FilesThatNothingNamesMakeRoomTheOldestFirst) {
   options_.bytes_max = 3000;
   std::unordered_set<std::string> named;
