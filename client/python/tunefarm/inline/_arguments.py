@@ -140,7 +140,7 @@ def _check_type(parameter: Optional[Parameter], is_array: bool, data_type: str, 
                                    "NumPy scalar")
     if (data_type[0] == "f", data_type[1:]) != (wanted[0] == "f", wanted[1:]):
         warnings.warn(f"{what} is {data_type}, and the kernel's parameter '{parameter.name}' is {wanted}: it reads the bits "
-                      "of another type", stacklevel=5)
+                      "of another type; convert one of them", stacklevel=5)
 
 
 def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:
