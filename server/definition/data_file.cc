@@ -54,7 +54,7 @@ absl::Status CheckFits(const std::string& path, const BufferPlan& buffer, const 
   if (file.digest().empty() || file.bytes() == buffer.bytes()) return absl::OkStatus();
   return FieldError(path, kValueOutOfRange,
                     "the elements of the file '{}' have {} bytes, and buffer '{}' has {} elements of {}, which are {} "
-                    "bytes, in this problem; change the file, a dim or the buffer's length",
+                    "bytes, in this problem; change the file, a dim (--dim) or the buffer's length",
                     NameOf(file), file.bytes(), buffer.name, buffer.length, tunefarm::NameOf(buffer.type),
                     buffer.bytes());
 }

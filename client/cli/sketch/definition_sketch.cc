@@ -247,6 +247,7 @@ class Sketcher {
         "# Nothing checks the outputs yet. Write plain code that is surely right as {0}_reference, with the same\n"
         "# arguments, and replace the next line by:  reference {{ steps {{ kernel {{ entry: \"{0}_reference\" ... }} "
         "}} }}\n"
+        "# or, where files hold the right outputs, by:  reference {{ files {{ buffer: \"y\" file: \"y.npy\" }} }}\n"
         "unverified_reason: \"there is no reference yet\"\n",
         kernel_->name);
   }
