@@ -40,14 +40,19 @@ bool NamesDevice(v1::Kernel kernel) {
 }
 
 // What the problem decides: every config is evaluated for a device of the kernel's kind. Nothing where a dim has no
-// value.
+// value. Of the host nothing is known here, so that what names it is left to the daemon.
 absl::Status CheckProblem(const KernelPlan& plan, const v1::Problem& problem, const DeviceClass& device) {
   const bool has_all = std::all_of(plan.kernel().dims().begin(), plan.kernel().dims().end(), [&](const v1::Dim& dim) {
     return dim.has_default_value() || problem.dims().count(dim.name()) > 0;
   });
   if (!has_all) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
+  const bool is_known = device.kind == DeviceKind::kCuda;
+  v1::Kernel without_rules = plan.kernel();
+  without_rules.clear_constraints();
+  if (!is_known && NamesDevice(std::move(without_rules))) return absl::OkStatus();
   RETURN_IF_ERROR(plan.CheckProblem(resolved, device));
+  if (!is_known && NamesDevice(plan.kernel())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Space space,
                    plan.BuildSpace(resolved, device,
                                    {.limit = MakeSpaceLimit(plan.display_name(), {.processor_time = kCheckTimeMax})}));
@@ -157,10 +162,7 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
     const auto known = FindKnownClass(options.device.empty() ? kClassChecked : options.device);
     if (known.ok() && known->kind == device.kind) device = *known;
   }
-  // Of the host nothing is known here; what names it is left to the daemon.
-  if (device.kind == DeviceKind::kCuda || !NamesDevice(plan->kernel())) {
-    RETURN_IF_ERROR(CheckProblem(*plan, problem, device));
-  }
+  RETURN_IF_ERROR(CheckProblem(*plan, problem, device));
   const bool is_json = format == OutputFormat::kJson;
   v1::Kernel shown = plan->kernel();
   for (v1::SourceFile& source : *shown.mutable_sources()) source.clear_content();

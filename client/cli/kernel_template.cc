@@ -30,7 +30,8 @@ dims { name: "N" default_value: 1048576 lookup: LOG description: "elements" }
 # What must hold for a config to be tried: expressions in Python syntax (tunefarm help expressions).
 constraints { expression: "@CONSTRAINT@" reason: "@REASON@" }
 
-# Buffers and scalars by name. Inputs are filled with random numbers; outputs are poisoned, then compared.
+# Buffers and scalars by name. Inputs are filled with random numbers, or from a file: fill { file: "x.npy" }.
+# Outputs are poisoned, then compared.
 arguments { name: "x" buffer { data_type: F32 length: "N" access: IN } }
 arguments { name: "y" buffer { data_type: F32 length: "N" access: OUT } }
 arguments { name: "n" scalar { data_type: I32 value: "N" } }

@@ -1,5 +1,7 @@
 #include "server/api/data_file_api.h"
 
+#include <fmt/core.h>
+
 #include <optional>
 
 #include "server/api/kernel_api.h"
@@ -60,10 +62,13 @@ absl::Status CheckDataFiles(const v1::Kernel& kernel, DataFileStore* files) {
     if (files == nullptr) return Annotate(KeepsNone(), "{}", named.field);
     const std::optional<int64_t> bytes = files->Keep(file.digest());
     if (!bytes.has_value()) {
-      return WithReason(FailedPrecondition("{}: the data file '{}' with the digest {} is not on this daemon; upload it "
-                                           "here first: submit the definition beside its file, or call UploadDataFile",
-                                           named.field, NameOf(file), file.digest()),
-                        "DATA_FILE_NOT_FOUND");
+      const std::string path = file.path().empty() ? "" : fmt::format("'{}' ", file.path());
+      return WithReason(
+          FailedPrecondition("{}: the data file {}with the digest {} is not on this daemon; name it by its "
+                             "path alone (file: \"x.npy\"), so that the client uploads it, or upload it "
+                             "(UploadDataFile)",
+                             named.field, path, file.digest()),
+          "DATA_FILE_NOT_FOUND");
     }
     if (*bytes != file.bytes()) {
       return WithReason(InvalidArgument("{}: the data file '{}' has {} bytes, and the definition says {}", named.field,

@@ -54,7 +54,7 @@ absl::Status CheckFits(const std::string& path, const BufferPlan& buffer, const 
   if (file.digest().empty() || file.bytes() == buffer.bytes()) return absl::OkStatus();
   return FieldError(path, kValueOutOfRange,
                     "the elements of the file '{}' have {} bytes, and buffer '{}' has {} elements of {}, which are {} "
-                    "bytes, in this problem",
+                    "bytes, in this problem; change the file, a dim (--dim) or the buffer's length",
                     NameOf(file), file.bytes(), buffer.name, buffer.length, tunefarm::NameOf(buffer.type),
                     buffer.bytes());
 }
@@ -126,7 +126,7 @@ class ExpectedFileChecker {
       if (!starts_with_data || !is_random) continue;
       return FieldError(buffer.path + ".fill", kConflictingFields,
                         "the data of '{}' is random, but the expected outputs are files, which are right for one set "
-                        "of inputs; use a file, zeros, constant or iota",
+                        "of inputs; fill it from a file too, or with zeros, constant or iota",
                         buffer.name);
     }
     return absl::OkStatus();

@@ -239,6 +239,10 @@ class Refusals(WithFolder):
                 (["--expected", f"y={x}"], "the data of 'x' is random")):
             self.refused(self.farm, sentence, "run", matrix.definition, *options)
         self.refused(self.farm, "No such file", "run", matrix.definition, "--input", f"x={x}.none", code=3)
+        # A definition whose rules name the device.
+        self.refused(self.farm, f"'x.npy' have {4 * matrix.rows} bytes, and buffer 'a' has 6 elements of f32", "kernels",
+                     "check", "matmul_host", "--dim", "M=2", "--dim", "K=3", "--input", f"a={x}")
+        self.refused(self.farm, "no dim 'nosuch'", "kernels", "check", "matmul_host", "--dim", "nosuch=1")
 
     def test_a_file_that_changes_while_it_is_read(self):
         big = self.folder() / "big.npy"

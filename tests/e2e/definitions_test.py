@@ -86,7 +86,7 @@ class Definitions(unittest.TestCase):
             (folder / "k.cc").write_text(SECOND)
             self.assertEqual(self.answer(farm, folder), (1, "STALE_SOURCE"))
             self.assertRegex(farm.cli("best", folder).stderr,
-                             r"This source was not tuned .*the newest tuned version of revert is revert@[0-9a-f]{12}")
+                             r"This version was not tuned .*the newest tuned version of revert is revert@[0-9a-f]{12}")
             self.assertEqual(farm.cli("best", folder, "--exact", check=False).returncode, 3)
             self.assertEqual(farm.cli("best", "pin", folder, check=False).returncode, 3)
             self.assertEqual(farm.json("best", "list", folder).get("bests", []), [])

@@ -119,8 +119,11 @@ class TuneKernel(unittest.TestCase):
     def test_an_input_that_is_written_is_a_failure(self):
         arguments = self.vectors()
         code = SAXPY.replace("const float *x", "float *x").replace("#ifdef broken", "float *hidden = x; hidden[0] = 0;\n#ifdef broken")
-        results, _ = tune_kernel("saxpy", code, 1000, arguments, {"step": [1, 2]}, answer=[arguments[0], None, None, None], quiet=True,
-                                 client=self.client)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            results, _ = tune_kernel("saxpy", code, 1000, arguments, {"step": [1, 2]}, answer=[arguments[0], None, None, None],
+                                     client=self.client)
+        self.assertRegex(said.getvalue(), "(?m)^all 2 configs tried failed$")  # a kernel without dims: no problem is named
         self.assertEqual(list(results), [])
         self.assertIsNone(results.best)
         self.assertEqual(len(results.failed), 2)

@@ -6,6 +6,7 @@ README.md names are used. Each step prints its time; one that fails without sayi
 """
 
 import argparse
+import array
 import contextlib
 import os
 import pathlib
@@ -211,6 +212,11 @@ def stencil(me):
     me.step("stencil", "best", "stencil", "--format", "defines", says=["#define TILE_X "])
     me.step("stencil", "results", 1, "--analyze")
     me.step("stencil", "run", ".", "TILE_X=32", "STEP=1", says=["OK"])
+    # Data of one's own, which must fit the dims.
+    (me.home / "stencil" / "in.bin").write_bytes(array.array("f", range(64 * 64)).tobytes())
+    own = ("tune", ".", "--input", "in=in.bin", "--policy", "fast", "--max-trials", 20)
+    me.step("stencil", *own, code=2, says=["have 16384 bytes, and buffer 'in' has 262144 elements of f32"])
+    me.step("stencil", *own, "--dim", "nx=64", "--dim", "ny=64", says=["CENTER_FIRST=", "tunefarm best kernels/"])
 
 
 def copy(me):

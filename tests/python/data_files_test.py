@@ -193,7 +193,7 @@ class Elements(WithStore):
         self.assertEqual(self.client.upload_file(self.folder / "raw", "bf16").data_type, kernel_pb2.DATA_TYPE_BF16)
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "elements of type f32, not bf16"):
             self.client.upload_array(numpy.ones(3, dtype="f4"), "bf16")
-        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "raw elements of 2 bytes, not f32"):
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "raw elements of 16 bits, not f32"):
             self.client.upload_array(bits.view("V2"), "f32")
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "12 bytes, which is no multiple of the 8"):
             self.client.upload_file(self.folder / "raw", "f64")
@@ -215,7 +215,7 @@ class Elements(WithStore):
     def test_arrays_that_are_none(self):
         for given, why in ((numpy.array([None]), "pickled Python objects"), (numpy.zeros(2, "i4,f4"), "structured"),
                            (numpy.zeros(0), "no elements"), (numpy.array(["a"]), "dtype '<U1'"),
-                           (numpy.zeros(2, "c8"), "dtype '<c8'"), ([1, 2], "not a list"),
+                           (numpy.zeros(2, "c8"), "dtype '<c8'"), ([1, 2], "not a value of type list"),
                            (numpy.ma.masked_array([1, 2], [0, 1]), "mask")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, why):
                 self.client.upload_array(given)
@@ -288,7 +288,8 @@ class Definitions(WithStore):
         definition = self.filled({"x": bits, "w": str(self.saved(floats, "w.npy"))}, {"y": y, "w": floats})
         x = self.fill_of(definition, "x").file
         self.assertEqual((self.held(x), x.data_type), (bits.tobytes(), kernel_pb2.DATA_TYPE_UNSPECIFIED))
-        self.assertEqual(self.fill_of(definition, "w").file.path, "w.npy")
+        # For people, in errors of the daemon: the file's name, an array's buffer.
+        self.assertEqual((self.fill_of(definition, "w").file.path, x.path), ("w.npy", "x"))
         self.assertEqual(len(definition.prepare), 0)  # it would write over the data
         self.assertEqual(len(definition.reference.steps), 0)
         self.assertEqual([(one.buffer, one.file.digest) for one in definition.reference.files],
@@ -305,10 +306,16 @@ class Definitions(WithStore):
                 ({"y": floats}, {}, "does not read buffer 'y'"),
                 ({}, {"x": floats}, "does not write 'x'"),
                 ({"rows": self.rows, "x": floats}, {}, "prepare step 'draw' fills w too"),
-                ({"rows": self.rows.view("V2")}, {}, "raw elements of 2 bytes, and 'rows' is i32"),
-                ({"x": self.rows, "rows": self.rows}, {}, "holds i32, and 'x' is f32 or bf16; convert it")):
+                ({"rows": self.rows.view("V2")}, {}, "raw elements of 16 bits, and 'rows' is i32"),
+                ({"x": self.rows, "rows": self.rows}, {}, "holds i32, and 'x' is f32 or bf16; convert it"),
+                ([floats], {}, "inputs is a value of type list; write a dict"),
+                ({}, floats, "expected is a value of type ndarray; write a dict")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, why):
                 self.filled(inputs, expected)
+        (self.folder / "kernel.pbtxt").write_text(DEFINITION.replace("access: OUT", "access: SCRATCH"))
+        for arguments in (({"y": floats}, None), (None, {"y": floats})):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "buffer 'y' is scratch space"):
+                self.filled(*arguments)
 
 
 class Headers(WithStore):

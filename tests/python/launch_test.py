@@ -184,6 +184,21 @@ class Library(unittest.TestCase):
             self.assertEqual(raised.exception.code, "NO_LIBRARY")
             self.assertNotIn("\n", str(raised.exception))
 
+    def test_the_library_of_a_bundle_and_of_a_build_tree_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tree = pathlib.Path(folder).resolve()
+            package = tree / "python" / "tunefarm"
+            built = tree / "client" / "launch" / _launch_abi.SONAME
+            for library in (built, package / _launch_abi.SONAME):  # the second one goes before the first
+                library.parent.mkdir(parents=True)
+                library.write_bytes(b"no library")
+                environment = {name: value for name, value in os.environ.items() if name != "TUNEFARM_LAUNCH_LIBRARY"}
+                with mock.patch.dict(os.environ, environment, clear=True), \
+                        mock.patch.object(_launch_abi, "__file__", str(package / "_launch_abi.py")), \
+                        mock.patch.object(_launch_abi, "_library", None):
+                    with self.assertRaisesRegex(LaunchError, re.escape(f"({library}: ")):
+                        launch.open("x.tfpack")
+
     def test_what_is_no_path(self):
         with mock.patch.object(_launch_abi, "_library", object()):
             for path in (5, None, "\ud800", "a\0b"):

@@ -264,6 +264,8 @@ class Sources(unittest.TestCase):
         self.assertEqual([parameter.name for parameter in found], ["out", "a", "b", "c", "n", "", "e", "h", "t"])
         self.assertEqual([parameter.name for parameter in found if parameter.is_const], ["a", "b"])
         self.assertEqual([parameter.name for parameter in found if parameter.is_written], ["out", "c", "h"])
+        self.assertEqual([parameter.data_type for parameter in found],
+                         ["f32", "f32", "f64", "f32", "i32", "u32", "i32", "", "f32"])
         self.assertIsNone(_source.parameters_of("other", "void f(int n) {}"))
         self.assertEqual(len(_source.parameters_of("k<float, 2>", "template <class T, int N> __global__ void k(T *x) { x[0] = N; }")), 1)
         self.assertTrue(_source.parameters_of("k", "__global__ void k(int *x) { atomicAdd(&x[1], 2); }")[0].is_written)
@@ -351,6 +353,17 @@ class Arguments(unittest.TestCase):
         (argument,) = self.read("int f;", [x], [[[1, 2], [3, 4]] @ numpy.eye(2)])
         self.assertEqual((argument.expected.dtype, argument.expected.tolist()), (numpy.dtype("f4"), [1, 2, 3, 4]))
 
+    def test_types_that_are_not_the_kernels(self):
+        x, n = numpy.ones(4, "f4"), numpy.int32(4)
+        code = "__global__ void f(float *x, const unsigned int *rows, const T *other, float4 *wide, unsigned char *raw, int n) {}"
+        rows = numpy.ones(4, "i4")  # integers of the other sign have the same bits
+        for arguments, index in (([x, rows, x, x, x, n], None), ([x.astype("f8"), rows, x, x, x, n], 0), ([x, x, x, x, x, n], 1),
+                                 ([x, rows, x, x, x, numpy.int64(4)], 5)):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                self.read(code, arguments)
+            self.assertEqual([str(item.message).split(" is ")[0] for item in said], [] if index is None else [f"arguments[{index}]"])
+
     def test_what_is_refused(self):
         x, code = numpy.ones(4, "f4"), "__global__ void f(float *x, int n) { x[0] = n; }"
         for arguments, answer, reason in (
@@ -359,7 +372,8 @@ class Arguments(unittest.TestCase):
                 ([x, numpy.float32("nan")], None, "finite"), ([x, numpy.complex64(1)], None, "complex scalar"), ("x", None, "arguments is a list"),
                 ([x[:0], numpy.int32(1)], None, "no elements"), ([x, numpy.int32(1)], [x], "an item for each of the 2 arguments"),
                 ([x, numpy.int32(1)], [x, 5], r"answer\[1\] belongs to a scalar"), ([x, numpy.int32(1)], [x[:2], None], "2 elements, and its argument has 4"),
-                ([numpy.array(["a"]), numpy.int32(1)], None, "type <U1")):
+                ([numpy.array(["a"]), numpy.int32(1)], None, "type <U1"),
+                ([x, numpy.ones(1, "i4")], None, r"arguments\[1\] is an array, and the kernel's parameter 'n' is a scalar")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.read(code, arguments, answer)
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "cmem_args are variables in constant memory"):
@@ -417,7 +431,7 @@ class Definitions(unittest.TestCase):
     def test_names(self):
         for name, shown in (("vector_add", "vector_add"), ("MatMul<float, 2>", "matmul"), ("ns::K", "ns_k"), ("_f", "f"), ("2x", "kernel_2x")):
             self.assertEqual(_definition.display_name(name), shown)
-        made = submitted("f", "void f(float *stream, float *x, float *) { stream[0] = x[0]; }", 1, [numpy.ones(2)] * 3, {"t": [1]}).definition
+        made = submitted("f", "void f(float *stream, float *x, float *) { stream[0] = x[0]; }", 1, [numpy.ones(2, "f4")] * 3, {"t": [1]}).definition
         self.assertEqual([argument.name for argument in made.arguments], ["stream_", "x", "argument2"])
 
     def test_one_config_of_it(self):

@@ -61,7 +61,7 @@ void NoteDefinition(const Session& session, const std::string& name, const std::
                              best.program_digest() != asked;
   if (is_of_another) {
     session.Note(fmt::format("{} was not tuned for this problem; the newest tuned version of {} is {}, which answers.",
-                             program.empty() ? "The newest definition of " + name : "This source", name,
+                             program.empty() ? "The newest definition of " + name : "This version", name,
                              VersionText(best.kernel_name(), best.kernel_id())));
   }
   if (response.other_programs() > 0) {

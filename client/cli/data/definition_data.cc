@@ -72,6 +72,7 @@ class DataDescriber {
     } else {
       const v1::Buffer& buffer = argument->buffer();
       const bool is_input = buffer.access() == v1::ACCESS_IN || buffer.access() == v1::ACCESS_INOUT;
+      RETURN_IF_ERROR(CheckNotScratch("--input", setting, buffer));
       if (!is_input && (buffer.access() != v1::ACCESS_OUT || buffer.init() != v1::INIT_FILL)) {
         return InvalidArgument(
             "--input {}: the kernel does not read buffer '{}'; --expected {}=FILE says what an output must equal",
@@ -86,6 +87,7 @@ class DataDescriber {
 
   absl::Status UseExpected(const FileSetting& setting) {
     ASSIGN_OR_RETURN(const v1::Argument* const argument, FindArgument("--expected", setting));
+    RETURN_IF_ERROR(CheckNotScratch("--expected", setting, argument->buffer()));
     const v1::Access access = argument->buffer().access();
     if (access != v1::ACCESS_OUT && access != v1::ACCESS_INOUT) {
       return InvalidArgument("--expected {}: the kernel does not write '{}'; --input {}=FILE says what it holds",
@@ -151,6 +153,12 @@ class DataDescriber {
   std::vector<DescribedFile> TakeFiles() { return std::move(files_); }
 
  private:
+  static absl::Status CheckNotScratch(std::string_view flag, const FileSetting& setting, const v1::Buffer& buffer) {
+    if (buffer.access() != v1::ACCESS_SCRATCH) return absl::OkStatus();
+    return InvalidArgument("{} {}: buffer '{}' is scratch space, which takes no file and is compared with none", flag,
+                           setting.name, setting.name);
+  }
+
   absl::StatusOr<v1::Argument*> FindArgument(std::string_view flag, const FileSetting& setting) {
     std::string names;
     for (v1::Argument& argument : *kernel_.mutable_arguments()) {
@@ -216,7 +224,7 @@ class DataDescriber {
                                    : fmt::format("save array.astype(numpy.{}) instead", NumpyTypeName(types[0]));
     return InvalidArgument(
         "{} holds {}, and '{}' is {}; {}", file.name(),
-        is_raw ? fmt::format("raw elements of {} bytes", file.element_bytes()) : std::string(NameOf(own)),
+        is_raw ? fmt::format("raw elements of {} bits", 8 * file.element_bytes()) : std::string(NameOf(own)),
         argument.name(), wanted, advice);
   }
 

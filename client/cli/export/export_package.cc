@@ -62,7 +62,7 @@ class Packager {
                                            best.best.device_class_name());
       const auto found = classes_.find(best.best.device_class_id());
       if (best.best.program_digest() != kernel.plan->program_digest()) {
-        LeaveOut(what, "it was found with another source; tune it again");
+        LeaveOut(what, "it was found with another version of the kernel or of its data; tune it again");
       } else if (!best.best.problem().pinned().empty()) {
         LeaveOut(what, "its parameters were pinned, which a launch does not ask for");
       } else if (found == classes_.end()) {

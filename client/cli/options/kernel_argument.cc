@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
 #include <system_error>
 
 #include "client/cli/data/definition_data.h"
@@ -17,6 +19,11 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kDefinitionBytesMax = 1 << 20;
 constexpr uint64_t kSourceBytesMax = 4 << 20;
+
+bool IsSource(const fs::path& file) {
+  constexpr std::string_view kEndings[] = {".cu", ".cc", ".cpp", ".cxx", ".py"};
+  return std::find(std::begin(kEndings), std::end(kEndings), file.extension().string()) != std::end(kEndings);
+}
 
 absl::StatusOr<KernelArgument> LoadFile(const fs::path& file) {
   // The definition itself may be a link, but no FIFO or device.
@@ -108,6 +115,10 @@ absl::StatusOr<KernelArgument> ResolveKernelArgument(const std::string& text, co
 absl::StatusOr<KernelArgument> ResolveKernelWithoutData(const std::string& text, const EnvironmentGetter& environment) {
   std::error_code error;
   if (fs::is_directory(text, error)) return LoadFolder(text);
+  if (fs::exists(text, error) && IsSource(text)) {
+    return InvalidArgument(
+        "{0} is a source; name its definition, which tunefarm kernels new {0} writes if there is none", text);
+  }
   if (fs::exists(text, error)) return LoadFile(text);
   const bool looks_like_path = text.find('/') != std::string::npos && text.rfind("kernels/", 0) != 0;
   if (looks_like_path || fs::path(text).extension() == ".pbtxt")

@@ -111,9 +111,9 @@ class Sketcher {
         "# The tunables: each is a macro of its name in the source.\n"
         "{5}"
         "\n"
-        "# Constant pointers are taken for inputs, which are filled with random numbers, others for outputs (access: "
-        "INOUT\n"
-        "# for what is read too). Lengths are in elements.\n"
+        "# Constant pointers are taken for inputs, which are filled with random numbers (fill {{ file: \"x.npy\" }}: "
+        "yours),\n"
+        "# others for outputs (access: INOUT for what is read too). Lengths are in elements.\n"
         "{6}"
         "\n"
         "# What is timed.\n"
@@ -247,6 +247,7 @@ class Sketcher {
         "# Nothing checks the outputs yet. Write plain code that is surely right as {0}_reference, with the same\n"
         "# arguments, and replace the next line by:  reference {{ steps {{ kernel {{ entry: \"{0}_reference\" ... }} "
         "}} }}\n"
+        "# or, where files hold the right outputs, by:  reference {{ files {{ buffer: \"y\" file: \"y.npy\" }} }}\n"
         "unverified_reason: \"there is no reference yet\"\n",
         kernel_->name);
   }

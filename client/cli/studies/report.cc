@@ -279,7 +279,7 @@ std::string MatchReason(const v1::LookupConfigResponse& response) {
     case v1::MATCH_STALE:
       return " (measured with another driver or toolkit)";
     case v1::MATCH_STALE_SOURCE:
-      return " (measured with an older version of the kernel)";
+      return " (measured with another version of the kernel or of its data)";
     case v1::MATCH_NEAREST_SHAPE:
       return fmt::format(" (tuned for {}, distance {:.2f})", best.problem().key(), response.distance());
     case v1::MATCH_SAME_ARCH:

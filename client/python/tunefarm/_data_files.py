@@ -229,7 +229,7 @@ def type_for(elements: Elements, types: Sequence[str], argument: str) -> str:
 
 
 def _shown_type(elements: Elements) -> str:
-    return elements.data_type or f"raw elements of {elements.element_bytes} bytes"
+    return elements.data_type or f"raw elements of {8 * elements.element_bytes} bits"
 
 
 def _on_host(array: Any, numpy: Any) -> "tuple[Any, str]":
@@ -246,7 +246,7 @@ def _on_host(array: Any, numpy: Any) -> "tuple[Any, str]":
     if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
         array = array.get()  # CuPy's arrays do not become NumPy's by themselves
     if not hasattr(array, "__array__"):
-        raise InvalidArgumentError(f"an array is needed, of NumPy or of what numpy.asarray takes, not a "
+        raise InvalidArgumentError("an array is needed, of NumPy or with __array__, not a value of type "
                                    f"{type(array).__name__}")
     if isinstance(array, numpy.ma.MaskedArray):
         raise InvalidArgumentError("the array has a mask, which a buffer has not; give array.filled(value)")

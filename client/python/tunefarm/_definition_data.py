@@ -21,10 +21,11 @@ def fill(definition: Any, folder: Optional[Path], inputs: Optional[Mapping[str, 
     that may lead anywhere, or what Client.upload_file has returned. Paths of the definition are relative to `folder` and
     lead nowhere else. A prepare step whose buffers are all filled by `inputs` is left out."""
     replaced_steps: Set[str] = set()
-    for name, source in (inputs or {}).items():
+    for name, source in _checked(inputs, "inputs").items():
         argument = _find(definition, name, "inputs")
         if argument.HasField("buffer"):
             buffer = argument.buffer
+            _check_not_scratch(argument, "inputs")
             filled = buffer.access == kernel_pb2.ACCESS_OUT and buffer.init == kernel_pb2.INIT_FILL
             if buffer.access not in (kernel_pb2.ACCESS_IN, kernel_pb2.ACCESS_INOUT) and not filled:
                 raise InvalidArgumentError(f"inputs: the kernel does not read buffer '{name}'; `expected` says what an "
@@ -33,8 +34,9 @@ def fill(definition: Any, folder: Optional[Path], inputs: Optional[Mapping[str, 
         if target.WhichOneof("kind") == "prepare_step":
             replaced_steps.add(target.prepare_step)
         target.file.CopyFrom(_described(source, definition, argument, call))
-    for name, source in (expected or {}).items():
+    for name, source in _checked(expected, "expected").items():
         argument = _find(definition, name, "expected")
+        _check_not_scratch(argument, "expected")
         if argument.buffer.access not in (kernel_pb2.ACCESS_OUT, kernel_pb2.ACCESS_INOUT):
             raise InvalidArgumentError(f"expected: the kernel does not write '{name}'; `inputs` says what it holds")
         definition.unverified_reason = ""
@@ -49,6 +51,19 @@ def fill(definition: Any, folder: Optional[Path], inputs: Optional[Mapping[str, 
 
 def _fill_of(argument: Any) -> Any:
     return argument.constant_symbol.fill if argument.HasField("constant_symbol") else argument.buffer.fill
+
+
+def _checked(given: Optional[Mapping[str, Any]], what: str) -> Mapping[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidArgumentError(f"{what} is a value of type {type(given).__name__}; write a dict from the names of "
+                                   "buffers to arrays or paths")
+    return given or {}
+
+
+def _check_not_scratch(argument: Any, what: str) -> None:
+    if argument.buffer.access == kernel_pb2.ACCESS_SCRATCH:
+        raise InvalidArgumentError(f"{what}: buffer '{argument.name}' is scratch space, which takes no file and is "
+                                   "compared with none")
 
 
 def _find(definition: Any, name: str, what: str) -> Any:
@@ -83,7 +98,8 @@ def _described(source: Any, definition: Any, argument: Any, call: Optional[_data
     if isinstance(source, (str, os.PathLike)):
         with _data_files.opened(source, below) as elements:
             return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
-    elements = _data_files.of_array(source)
+    # Errors name the buffer where they would name a file.
+    elements = _data_files.of_array(source)._replace(path=argument.name)
     return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
 
 

@@ -94,7 +94,8 @@ _library: Optional[ctypes.CDLL] = None
 
 
 def library() -> ctypes.CDLL:
-    """libtunefarm-launch, found once: by TUNEFARM_LAUNCH_LIBRARY, in this folder, or where the loader looks."""
+    """libtunefarm-launch, found once: by TUNEFARM_LAUNCH_LIBRARY, in this folder, in the build tree of this folder, or
+    where the loader looks."""
     global _library
     if _library is None:
         with _lock:
@@ -105,15 +106,17 @@ def library() -> ctypes.CDLL:
 
 def _load() -> ctypes.CDLL:
     given = os.environ.get("TUNEFARM_LAUNCH_LIBRARY")
-    beside = Path(__file__).resolve().parent / SONAME
-    place = given or (str(beside) if beside.exists() else SONAME)
+    package = Path(__file__).resolve().parent
+    # A build tree has this package in build/PRESET/python/tunefarm.
+    near = [package / SONAME, package.parents[1] / "client" / "launch" / SONAME]
+    place = given or next((str(path) for path in near if path.exists()), SONAME)
     try:
         found = ctypes.CDLL(place)
     except OSError as error:
         if given:
             message = f"TUNEFARM_LAUNCH_LIBRARY names a library that cannot be loaded: {error}"
         else:
-            message = (f"launching needs {SONAME}, which cannot be loaded ({error}); install it in {beside.parent} or "
+            message = (f"launching needs {SONAME}, which cannot be loaded ({error}); install it in {package} or "
                        "where the loader looks, or set TUNEFARM_LAUNCH_LIBRARY to its path")
         raise LaunchError(message, code="NO_LIBRARY") from None
     for name, (result, parameters) in FUNCTIONS.items():

@@ -13,8 +13,8 @@ library has enqueued on an array only where the array is read by `__dlpack__` al
 was enqueued.
 
 Needs libtunefarm-launch.so.1 and nothing else: neither grpcio nor the library of any array. It is found by
-TUNEFARM_LAUNCH_LIBRARY, beside this package, or where the loader looks. A package is code: it runs with the rights of
-this process.
+TUNEFARM_LAUNCH_LIBRARY, in this package or its build tree, or where the loader looks. A package is code: it runs with
+the rights of this process.
 
 Packages and kernels may be used from any thread. Every error is a TunefarmError: InvalidArgumentError where a name, a
 value or an array is wrong, NotFoundError, ResourceExhaustedError, else LaunchError.

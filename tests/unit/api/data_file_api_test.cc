@@ -79,6 +79,10 @@ TEST_F(DataFileApiTest, AJobRunsWithWhatWasUploaded) {
   EXPECT_EQ(ReasonOf(missing), "DATA_FILE_NOT_FOUND");
   EXPECT_THAT(std::string(MessageOf(missing)),
               HasSubstr("arguments[0].buffer.fill.file: the data file 'x.npy' with the digest"));
+  EXPECT_THAT(std::string(MessageOf(missing)), HasSubstr("name it by its path alone (file: \"x.npy\")"));
+  v1::Kernel nameless = kernel;
+  nameless.mutable_arguments(0)->mutable_buffer()->mutable_fill()->mutable_file()->clear_path();
+  EXPECT_THAT(std::string(MessageOf(Submit(nameless).status())), HasSubstr("the data file with the digest"));
   EXPECT_EQ(ReasonOf(farm_.service().CreateKernel(kernel).status()), "DATA_FILE_NOT_FOUND");
   ASSERT_TRUE(Upload(content).ok());
   const auto job = Submit(kernel);

@@ -132,7 +132,7 @@ TEST_F(DefinitionDataTest, WhatDoesNotFitIsNamed) {
   const std::string f8 = Path("f8.npy"), raw = Path("raw.npy"), f4 = Path("f4.npy");
   const auto input = [this](const std::string& text) { return Describe({.inputs = {text}, .expected = {}}); };
   EXPECT_THAT(input("rows=" + f8), HasSubstr("f8.npy holds f64, and 'rows' is i32; save array.astype(numpy.int32)"));
-  EXPECT_THAT(input("rows=" + raw), HasSubstr("holds raw elements of 2 bytes, and 'rows' is i32"));
+  EXPECT_THAT(input("rows=" + raw), HasSubstr("holds raw elements of 16 bits, and 'rows' is i32"));
   EXPECT_THAT(input("x=" + f8), HasSubstr("and 'x' is f32 or bf16; convert it"));
   EXPECT_THAT(input("z=" + f4), HasSubstr("--input z: the kernel has no buffer of that name; its buffers are rows, x, "
                                           "w, y"));
@@ -148,6 +148,10 @@ TEST_F(DefinitionDataTest, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(input("x=" + Path("empty")), HasSubstr("holds no elements"));
   Write("npy.bin", ReadFile(f4, 1000).value());
   EXPECT_THAT(input("x=" + Path("npy.bin")), HasSubstr("give it a name that ends in .npy"));
+  text_.replace(text_.find("access: OUT }"), 11, "access: SCRATCH");
+  EXPECT_THAT(input("y=" + f4), HasSubstr("--input y: buffer 'y' is scratch space, which takes no file"));
+  EXPECT_THAT(Describe({.inputs = {}, .expected = {"y=" + f4}}),
+              HasSubstr("--expected y: buffer 'y' is scratch space, which takes no file"));
 }
 
 TEST_F(DefinitionDataTest, AFileThatIsWrittenMeanwhileIsNoticed) {

@@ -71,6 +71,8 @@ TEST_F(KernelArgumentTest, FilesFoldersAndTheBox) {
     EXPECT_EQ(argument->name, "gamma");
     EXPECT_THAT(argument->definition->sources(0).content(), HasSubstr("extern"));
   }
+  EXPECT_THAT(std::string(MessageOf(Resolve(directory_.File("mine/gamma.cc")).status())),
+              HasSubstr("gamma.cc is a source; name its definition, which tunefarm kernels new"));
   EXPECT_EQ(Resolve("alpha")->file, directory_.File("box/alpha/kernel.pbtxt"));
   EXPECT_EQ(Resolve("beta")->file, directory_.File("box/examples/beta/kernel.pbtxt"));
 }

@@ -121,12 +121,13 @@ TEST(DataFileTest, ContentAloneNamesIt) {
 TEST(DataFileTest, SizesAreThoseOfTheProblem) {
   const std::string text = Sparse(File(kDigestA, 20), Expected(File(kDigestB, 16, "y.npy")));
   EXPECT_EQ(WhyNoProblem(text, 4), "");
-  EXPECT_EQ(WhyNoProblem(text, 5),
-            "arguments[0].buffer.fill.file: the elements of the file 'rows.npy' have 20 bytes, and buffer 'rows' has "
-            "6 elements of i32, which are 24 bytes, in this problem");
+  EXPECT_EQ(
+      WhyNoProblem(text, 5),
+      "arguments[0].buffer.fill.file: the elements of the file 'rows.npy' have 20 bytes, and buffer 'rows' has "
+      "6 elements of i32, which are 24 bytes, in this problem; change the file, a dim (--dim) or the buffer's length");
   EXPECT_EQ(WhyNoProblem(Sparse(File(kDigestA, 24), Expected(File(kDigestB, 16, "y.npy"))), 5),
             "reference.files[0].file: the elements of the file 'y.npy' have 16 bytes, and buffer 'y' has 5 elements of "
-            "f32, which are 20 bytes, in this problem");
+            "f32, which are 20 bytes, in this problem; change the file, a dim (--dim) or the buffer's length");
 }
 
 TEST(DataFileTest, TypesAreThoseOfTheBuffer) {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+import warnings
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _data_files
 from tunefarm.errors import InvalidArgumentError
-from tunefarm.inline._source import CUDA, Source
+from tunefarm.inline._source import CUDA, Parameter, Source
 
 IN, INOUT, SCRATCH = "IN", "INOUT", "SCRATCH"
 
@@ -56,8 +57,10 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
             if answers[index] is not None:
                 raise InvalidArgumentError(f"answer[{index}] belongs to a scalar, which a kernel cannot change")
             _check_scalar(given, what, parameter is not None and parameter.is_pointer)
+            _check_type(parameter, False, data_type, what)
             made.append(Argument(names[index], data_type, given))
             continue
+        _check_type(parameter, True, data_type, what)
         is_const = parameter is not None and parameter.is_const
         access, expected = (IN if is_const else INOUT), None
         if any(item is not None for item in answers) and verify is None:
@@ -125,6 +128,19 @@ def _type(dtype: Any, what: str) -> str:
     if dtype.name not in _TYPES:
         raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype")
     return _TYPES[dtype.name]
+
+
+def _check_type(parameter: Optional[Parameter], is_array: bool, data_type: str, what: str) -> None:
+    """Only warns, as Kernel Tuner does: a kernel may mean to read the bits of its argument as another type."""
+    if parameter is None or not parameter.data_type:
+        return
+    wanted = parameter.data_type
+    if is_array and not parameter.is_pointer:
+        raise InvalidArgumentError(f"{what} is an array, and the kernel's parameter '{parameter.name}' is a scalar; give a "
+                                   "NumPy scalar")
+    if (data_type[0] == "f", data_type[1:]) != (wanted[0] == "f", wanted[1:]):
+        warnings.warn(f"{what} is {data_type}, and the kernel's parameter '{parameter.name}' is {wanted}: it reads the bits "
+                      "of another type; convert one of them", stacklevel=5)
 
 
 def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:

@@ -19,6 +19,10 @@ _SUFFIX = re.compile(r"\.\w{1,5}$")
 _COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*("([^"\n]+)"|<[^>\n]+>)[^\n]*$', re.MULTILINE)
 _PARAMETER_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+# What C calls the types of buffers. Not those of bytes and of 16 bits, which often hold other elements' bits.
+_TYPES = {"float": "f32", "double": "f64", "int": "i32", "int32_t": "i32", "unsigned": "u32", "unsigned int": "u32",
+          "uint32_t": "u32", "long long": "i64", "int64_t": "i64", "unsigned long long": "u64", "uint64_t": "u64",
+          "size_t": "u64"}
 _UNNAMED = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const", "volatile",
             "size_t", "half", "restrict", "__restrict", "__restrict__"}
 
@@ -30,6 +34,7 @@ class Parameter(NamedTuple):
     is_pointer: bool
     is_const: bool  # what it points to is not written
     is_written: bool  # the body assigns to its elements
+    data_type: str  # of its elements, or its own; "" where the text does not show it
 
 
 class Source(NamedTuple):
@@ -170,7 +175,10 @@ def _parameter(text: str, body: str) -> Parameter:
         name = ""
     is_pointer = "*" in text or "[" in text
     is_const = bool(re.search(r"\bconst\b", text.split("*")[0]))
-    return Parameter(name, is_pointer, is_pointer and is_const, bool(name) and is_pointer and _is_written(name, body))
+    words = re.findall(r"\w+", text[:found.start()] if name and found else text.split("[")[0])
+    spelled = " ".join(word for word in words if word not in ("const", "volatile") and "restrict" not in word)
+    return Parameter(name, is_pointer, is_pointer and is_const, bool(name) and is_pointer and _is_written(name, body),
+                     _TYPES.get(spelled, "") if "<" not in text else "")
 
 
 def _is_written(name: str, body: str) -> bool:
