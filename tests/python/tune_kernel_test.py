@@ -275,6 +275,10 @@ class Sources(unittest.TestCase):
         own = 'extern "C" void f(float *x) { x[0] = 1; }'
         self.assertEqual(_source.read("f", own, "C").files, {"kernel.cc": own})
 
+    def test_openmp_may_be_optional(self):
+        text = "#ifdef _OPENMP\n#include <omp.h>\n#endif\nvoid f(float *x) { x[0] = 1; }\n"
+        self.assertEqual(_source.read("f", text, "C").language, "HOST_CXX")
+
     def test_unroll_factors_are_constants(self):
         text = "__global__ void f(int *x) {\n#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
         self.assertEqual(_source.read("f", text, None).files["kernel.cu"], """\
@@ -307,6 +311,7 @@ for (;;) x[0]++;
     def test_what_is_refused(self):
         for name, code, lang, reason in (("f", lambda p: "", None, "functions that generate code"), ("", "x;", None, "kernel_name"),
                                          ("f", "__kernel void f() {}", None, "OpenCL"), ("f", "void f() {}", "HIP", "lang='HIP'"),
+                                         ("f", "#include <omp.h>\nvoid f() {}", "C", "includes omp.h, and OpenMP is not supported"),
                                          ("f", "void f() {}", "fortran", "lang='fortran'"), ("f", 5, None, "kernel_source is a int")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 _source.read(name, code, lang)
@@ -345,6 +350,28 @@ class Arguments(unittest.TestCase):
                          [("f32", "0.10000000149011612"), ("i8", "-3"), ("u8", "1"), ("u64", "9223372036854775808")])
         strided = self.read(code, [numpy.arange(8)[::2], numpy.arange(6).reshape(2, 3).T])
         self.assertEqual([argument.array.tolist() for argument in strided], [[0, 2, 4, 6], [0, 3, 1, 4, 2, 5]])
+
+    def test_types_are_those_of_the_kernel(self):
+        def read(parameter, given):
+            self.read(f"void f(double *out, {parameter}) {{ out[0] = 1; }}", [numpy.ones(1), given])
+
+        array, one = numpy.ones(4, "f4"), numpy.float32
+        for parameter, given in (
+                ("const float *__restrict__ x", array), ("float x[4]", array), ("unsigned x", numpy.int32(1)), ("unsigned long long x", numpy.uint64(1)),
+                ("std::size_t x", numpy.int64(1)), ("short int x", numpy.int16(1)), ("bool x", numpy.bool_(True)), ("double", numpy.float64(1)),
+                ("float4 *x", array), ("T *x", numpy.ones(1)), ("unsigned char *x", array), ("void *x", array), ("float **x", numpy.ones(1)),
+                ("const float &x", array), ("real x", numpy.float64(1)), ("float *x", numpy.ones(2, "complex64")), ("vec x", array)):
+            with self.subTest(parameter):
+                read(parameter, given)
+        for parameter, given, reason in (
+                ("const float *x", numpy.ones(4), r"^arguments\[1\] is of type f64, and the kernel's parameter is 'const float \*x'; give it as numpy.float32$"),
+                ("float x", numpy.float64(1), "type f64.*'float x'; give it as numpy.float32"), ("int n", numpy.int64(1), "type i64.*numpy.int32"),
+                ("size_t n", numpy.int32(1), "type i32.*numpy.uint64"), ("int *n", array, r"type f32.*'int \*n'.*numpy.int32"), ("double x", numpy.int64(1), "type i64.*float64"),
+                ("std::uint16_t *n", numpy.ones(1, "i4"), "numpy.uint16"), ("float x", array, r"is an array, and the kernel's parameter 'float x' is a scalar; give numpy.float32\(...\)"),
+                ("int n", numpy.array(3), "is an array.*numpy.int32"), ("int *n", numpy.ones(1, bool), "type u8")):
+            with self.subTest(parameter), self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
+                read(parameter, given)
+        self.read("int f;", [array, one(1)])  # no definition is found
 
     def test_answers_have_the_type_of_the_argument(self):
         x = numpy.zeros((2, 2), "f4")
@@ -417,7 +444,7 @@ class Definitions(unittest.TestCase):
     def test_names(self):
         for name, shown in (("vector_add", "vector_add"), ("MatMul<float, 2>", "matmul"), ("ns::K", "ns_k"), ("_f", "f"), ("2x", "kernel_2x")):
             self.assertEqual(_definition.display_name(name), shown)
-        made = submitted("f", "void f(float *stream, float *x, float *) { stream[0] = x[0]; }", 1, [numpy.ones(2)] * 3, {"t": [1]}).definition
+        made = submitted("f", "void f(double *stream, double *x, double *) { stream[0] = x[0]; }", 1, [numpy.ones(2)] * 3, {"t": [1]}).definition
         self.assertEqual([argument.name for argument in made.arguments], ["stream_", "x", "argument2"])
 
     def test_one_config_of_it(self):

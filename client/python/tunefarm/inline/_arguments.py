@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _data_files
 from tunefarm.errors import InvalidArgumentError
-from tunefarm.inline._source import CUDA, Source
+from tunefarm.inline._source import CUDA, Parameter, Source
 
 IN, INOUT, SCRATCH = "IN", "INOUT", "SCRATCH"
 
@@ -56,8 +57,13 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
             if answers[index] is not None:
                 raise InvalidArgumentError(f"answer[{index}] belongs to a scalar, which a kernel cannot change")
             _check_scalar(given, what, parameter is not None and parameter.is_pointer)
+            _check_type(data_type, parameter, what)
             made.append(Argument(names[index], data_type, given))
             continue
+        if parameter is not None and parameter.element and not parameter.is_pointer:
+            raise InvalidArgumentError(f"{what} is an array, and the kernel's parameter '{parameter.text}' is a scalar; give "
+                                       f"numpy.{_numpy_type(parameter)}(...)")
+        _check_type(data_type, parameter, what)
         is_const = parameter is not None and parameter.is_const
         access, expected = (IN if is_const else INOUT), None
         if any(item is not None for item in answers) and verify is None:
@@ -134,6 +140,22 @@ def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:
         raise InvalidArgumentError(f"{what} is a complex scalar, which is not supported; give its parts as two scalars")
     if given.dtype.kind == "f" and not math.isfinite(given):
         raise InvalidArgumentError(f"{what} is {given}; scalars are finite numbers")
+
+
+def _check_type(data_type: str, parameter: Optional[Parameter], what: str) -> None:
+    """Types of the same width that differ in sign alone are taken, and anything as bytes."""
+    if parameter is None or parameter.element is None or (parameter.is_pointer and parameter.element[1] == 1):
+        return
+    kind = "f" if data_type in ("f16", "bf16", "f32", "f64") else "i"
+    if (kind, _data_files.WIDTHS[data_type]) != parameter.element:
+        raise InvalidArgumentError(f"{what} is of type {data_type}, and the kernel's parameter is '{parameter.text}'; give it "
+                                   f"as numpy.{_numpy_type(parameter)}")
+
+
+def _numpy_type(parameter: Parameter) -> str:
+    kind, width = parameter.element or ("i", 4)
+    unsigned = "u" if kind == "i" and re.search(r"\bunsigned\b|\buint|\bsize_t\b", parameter.text) else ""
+    return f"{unsigned}{'float' if kind == 'f' else 'int'}{8 * width}"
 
 
 def _answers(answer: Any, count: int) -> List[Any]:

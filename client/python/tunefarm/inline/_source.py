@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _files
 from tunefarm.errors import InvalidArgumentError
@@ -21,6 +21,9 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*("([^"\n]+)"|<[^>\n]+>)[^\n]*
 _PARAMETER_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 _UNNAMED = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const", "volatile",
             "size_t", "half", "restrict", "__restrict", "__restrict__"}
+_QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
+_FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
+_OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
@@ -30,6 +33,8 @@ class Parameter(NamedTuple):
     is_pointer: bool
     is_const: bool  # what it points to is not written
     is_written: bool  # the body assigns to its elements
+    text: str  # "const float *x"
+    element: Optional[Tuple[str, int]]  # of C's own number types: "f" (floating point) or "i", and its bytes
 
 
 class Source(NamedTuple):
@@ -66,6 +71,9 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
     for item in rest:
         files[Path(os.fspath(item)).name] = _read_file(Path(os.fspath(item)))
     language = _language(text, lang)
+    if language == HOST and _OPENMP.search(text) and "_OPENMP" not in text:
+        raise InvalidArgumentError("kernel_source includes omp.h, and OpenMP is not supported: the library is not linked; "
+                                   "leave it out, or write it between #ifdef _OPENMP and #endif")
     parameters = parameters_of(kernel_name, text)
     compiled = _for_cuda(text) if language == CUDA else _for_host(text)
     suffix = ".cu" if language == CUDA else ".cc"
@@ -170,7 +178,24 @@ def _parameter(text: str, body: str) -> Parameter:
         name = ""
     is_pointer = "*" in text or "[" in text
     is_const = bool(re.search(r"\bconst\b", text.split("*")[0]))
-    return Parameter(name, is_pointer, is_pointer and is_const, bool(name) and is_pointer and _is_written(name, body))
+    return Parameter(name, is_pointer, is_pointer and is_const, bool(name) and is_pointer and _is_written(name, body),
+                     " ".join(text.split()), _element(text[:found.start()] if found and name else text))
+
+
+def _element(text: str) -> Optional[Tuple[str, int]]:
+    """Of a parameter without its name. None: a type of another name, a reference, or a pointer to pointers."""
+    words = [word for word in re.findall(r"[\w:]+", text.split("[")[0]) if word not in _QUALIFIERS]
+    if not words or text.count("*") > 1 or re.search(r"[&<]", text):
+        return None
+    one = words[0].rpartition("std::")[2] if len(words) == 1 else ""
+    if one in ("float", "double"):
+        return "f", 4 if one == "float" else 8
+    fixed = _FIXED_WIDTH.fullmatch(one)
+    if fixed or one in ("bool", "size_t"):
+        return "i", int(fixed.group(1)) // 8 if fixed else 1 if one == "bool" else 8
+    if not set(words) <= {"signed", "unsigned", "char", "short", "int", "long"}:
+        return None
+    return "i", next((width for word, width in (("char", 1), ("short", 2), ("long", 8)) if word in words), 4)
 
 
 def _is_written(name: str, body: str) -> bool:
