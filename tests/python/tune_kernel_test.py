@@ -19,7 +19,7 @@ import warnings
 import numpy
 
 import tunefarm
-from tunefarm import _definitions, model
+from tunefarm import _definitions, _launch_abi, model
 from tunefarm.inline import _arguments, _definition, _expressions, _launching, _options, _results, _source, _space, _tune
 from tunefarm.v1 import kernel_pb2
 
@@ -89,7 +89,8 @@ class Scripts(unittest.TestCase):
         self.addCleanup(os.chdir, folder)
         unchanged = unittest.mock.patch.object(_launching.Program, "outputs",
                                                lambda program, _: [argument.given for argument in program.arguments])
-        with unittest.mock.patch.object(_tune, "Client", lambda: client), unchanged, contextlib.redirect_stdout(io.StringIO()):
+        library = unittest.mock.patch.object(_launch_abi, "library")
+        with unittest.mock.patch.object(_tune, "Client", lambda: client), unchanged, library, contextlib.redirect_stdout(io.StringIO()):
             with self.assertRaises(Submitted):
                 runpy.run_path(str(DATA / script), run_name="__main__")
         text = re.sub(r'digest: "[0-9a-f]{64}"', 'digest: "..."', client.text)
@@ -246,9 +247,15 @@ class Launches(unittest.TestCase):
             self.launch(1, shared={"size": 1, "config": 2}, tile=[1])
 
     def test_wrong_sizes(self):
-        for size, reason in (((1, 2, 3, 4), "4 extents"), ((), "0 extents"), ("nothing", "unknown name"), (None, "NoneType")):
+        for size, reason in (((1, 2, 3, 4), "4 extents"), ((), "0 extents"), ("nothing", "unknown name"), (None, "NoneType"), (0, "problem_size is 0; give a number above 0"),
+                             ((4, -1), "problem_size is -1")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.launch(size, tile=[1])
+        for divisor in (0, [4, 0], "0", lambda p: -2.5):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "grid_div_x is (0|-2.5); give a number above 0"):
+                self.launch(1, divisor, tile=[1])
+        with self.assertWarnsRegex(UserWarning, "block_size_names: 'ty' is no tunable parameter"):
+            self.launch(1, names=["tx", "ty"], tx=[32])
 
 
 class Sources(unittest.TestCase):
@@ -409,7 +416,11 @@ class Definitions(unittest.TestCase):
         made = self.definition()
         self.assertEqual(made.reference.steps[0], made.launches[0])
         self.assertEqual((made.tolerance.atol, made.tolerance.rtol), (1e-3, 1e-3))
-        checked = self.definition(verify=lambda answer, outputs: True)
+        missing = tunefarm.LaunchError("no library", code="NO_LIBRARY")
+        with unittest.mock.patch.object(_launch_abi, "library", side_effect=missing), self.assertRaises(tunefarm.LaunchError):
+            self.definition(verify=lambda answer, outputs: True)  # before the search
+        with unittest.mock.patch.object(_launch_abi, "library"):
+            checked = self.definition(verify=lambda answer, outputs: True)
         self.assertFalse(checked.HasField("reference"))
         self.assertIn("caller's own function", checked.unverified_reason)
 
@@ -523,14 +534,24 @@ class Results(unittest.TestCase):
         final = model.TrialPurpose.FINALIST
         found = _results.collect([trial({"x": 1}, 5), trial({"x": 2}, 3), trial({"x": 3}, 0, outcome=model.Outcome.WRONG_RESULT, message="off"),
                                   trial({"x": 4}, 1, purpose=model.TrialPurpose.BASELINE), trial({"x": 2}, 4, purpose=final)],
-                                 ["x"], _options.metrics({"GFLOP/s": lambda p: 8 / p["time"], "twice": "GFLOP/s * 2 + x"}))
+                                 ["x"], _options.metrics({"GFLOP/s": lambda p: 8 / p["time"], "twice": "GFLOP/s * 2 + x"}, ["x"]))
         self.assertEqual(list(found), [{"x": 1, "time": 5, "compile_time": 1, "benchmark_time": 2, "GFLOP/s": 1.6, "twice": 4.2},
                                        {"x": 2, "time": 4, "compile_time": 1, "benchmark_time": 4, "GFLOP/s": 2, "twice": 6}])
         self.assertEqual(found.failed, [{"x": 3, "outcome": "WRONG_RESULT", "message": "off"}])
         for name, higher, best in (("time", False, 2), ("time", True, 1), ("GFLOP/s", True, 2)):
             self.assertEqual(_results.by_objective(found, _options.Objective(name, higher))[0]["x"], best)
-        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"metrics\['m'\]: 'nothing' fails: NameError"):
-            _results.collect([trial({"x": 1}, 5)], ["x"], _options.metrics({"m": "nothing"}))
+        for metric, reason in ((lambda p: p["nothing"], "KeyError: 'nothing'"), ("1 / (x - 1)", "ZeroDivisionError")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, rf"metrics\['m'\] fails for {{'x': 1, .*: {reason}"):
+                _results.collect([trial({"x": 1}, 5)], ["x"], _options.metrics({"m": metric}, ["x"]))
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "objective='m' is 'fast' for .*, which is no number"):
+            _results.by_objective([{"m": "fast"}], _options.Objective("m", True))
+
+    def test_strings_of_metrics_are_checked_before_the_search(self):
+        for text, reason in (("nothing / time", r"metrics\['m'\]: .*unknown name 'nothing'; there are x, time"), ("1 +", "no Python expression")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
+                _options.metrics({"a": "x", "m": text}, ["x"])
+        (_, metric), = _options.metrics({"m": "max(math.log2(x), sum(i for i in [x])) + time"}, ["x"])
+        self.assertEqual(metric({"x": 4, "time": 1.5}), 5.5)
 
     def test_a_tuning_is_a_pair(self):
         results = _results.Results()
