@@ -278,7 +278,13 @@ class Sources(unittest.TestCase):
     def test_c_gets_the_linkage_of_c(self):
         text = "#include <cmath>\nvoid f(float *x) { x[0] = 1; }\n"
         source = _source.read("f", text, None)
-        self.assertEqual(source.files, {"kernel.cc": '#include <cmath>\nextern "C" {\n#line 2\nvoid f(float *x) { x[0] = 1; }\n}\n'})
+        self.assertEqual(source.files, {"kernel.cc": '#include <cmath>\nextern "C" void f(float *x) { x[0] = 1; }\n'})
+        for before in ("", "template <class T> T g(T v) { return v; }\n", "// void f(float *x) {\n", "#define A(f) \\\n  f\n", "#define A(f) \\\r\n  f\r\n",
+                       "int k = 0;  /* ; */ ", 'const char *t = "};f(";\n'):
+            self.assertEqual(_source.read("f", before + "unsigned\n f (float *x) {}", "C").files,
+                             {"kernel.cc": before + 'extern "C" unsigned\n f (float *x) {}'})
+        for declared in ("void f(float *);\nvoid f(float *x) { x[0] = 1; }\n", "static void f(float *x) {}\n"):
+            self.assertEqual(_source.read("f", declared, "C").files, {"kernel.cc": 'extern "C" {\n#line 1\n' + declared + "}\n"})
         own = 'extern "C" void f(float *x) { x[0] = 1; }'
         self.assertEqual(_source.read("f", own, "C").files, {"kernel.cc": own})
 
@@ -393,6 +399,7 @@ class Arguments(unittest.TestCase):
                 ([x, numpy.float32("nan")], None, "finite"), ([x, numpy.complex64(1)], None, "complex scalar"), ("x", None, "arguments is a list"),
                 ([x[:0], numpy.int32(1)], None, "no elements"), ([x, numpy.int32(1)], [x], "an item for each of the 2 arguments"),
                 ([x, numpy.int32(1)], [x, 5], r"answer\[1\] belongs to a scalar"), ([x, numpy.int32(1)], [x[:2], None], "2 elements, and its argument has 4"),
+                ([x, numpy.int32(1)], [[1.0] * 4, None], r"answer\[0\]: an array is needed"),
                 ([numpy.array(["a"]), numpy.int32(1)], None, "type <U1")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.read(code, arguments, answer)

@@ -171,7 +171,10 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
     """The answer in the type of its argument."""
     import numpy
 
-    host, own = _data_files._on_host(given, numpy)
+    try:
+        host, own = _data_files._on_host(given, numpy)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{what}: {error.message}") from None
     flat = numpy.ascontiguousarray(host).reshape(-1)
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)

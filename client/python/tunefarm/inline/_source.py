@@ -23,6 +23,8 @@ _UNNAMED = {"void", "bool", "char", "short", "int", "long", "float", "double", "
             "size_t", "half", "restrict", "__restrict", "__restrict__"}
 _QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
 _FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
+# Directives over all their lines, and what ends a declaration.
+_BEFORE_DECLARATION = re.compile(r"^[ \t]*#(?:[^\\\n]|\\\r?[\s\S])*|[;{}]", re.MULTILINE)
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
 
@@ -75,7 +77,7 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
         raise InvalidArgumentError("kernel_source includes omp.h, and OpenMP is not supported: the library is not linked; "
                                    "leave it out, or write it between #ifdef _OPENMP and #endif")
     parameters = parameters_of(kernel_name, text)
-    compiled = _for_cuda(text) if language == CUDA else _for_host(text)
+    compiled = _for_cuda(text) if language == CUDA else _for_host(kernel_name, text)
     suffix = ".cu" if language == CUDA else ".cc"
     return Source(language, {re.sub(r"\W", "_", name) + suffix: compiled, **files}, text, parameters)
 
@@ -132,17 +134,35 @@ def _language(text: str, lang: Optional[str]) -> str:
 
 def parameters_of(kernel_name: str, text: str) -> Optional[List[Parameter]]:
     """Of the definition of the function: a name, parentheses and a body."""
-    plain = _COMMENT_OR_TEXT.sub(lambda match: " " if match.group().startswith("/") else '""', text)
-    base = re.split(r"[<(]", kernel_name, maxsplit=1)[0].strip().split("::")[-1]
-    for match in re.finditer(rf"\b{re.escape(base)}\s*\(", plain):
+    plain = _blanked(text)
+    for match in _named(kernel_name, plain):
         end = _closing(plain, match.end() - 1)
-        if end < 0 or not plain[end + 1:].lstrip().startswith("{"):
-            continue
-        body_begin = plain.index("{", end)
-        body = plain[body_begin:_closing(plain, body_begin) + 1]
-        parts = _split(plain[match.end():end])
-        return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
+        if _is_definition(plain, end):
+            body_begin = plain.index("{", end)
+            body = plain[body_begin:_closing(plain, body_begin) + 1]
+            parts = _split(plain[match.end():end])
+            return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
     return None
+
+
+def _blanked(text: str) -> str:
+    """As long, without what stands in comments and strings."""
+    def spaces(match: "re.Match[str]") -> str:
+        blank = re.sub(r"[^\n]", " ", match.group())
+        return blank if match.group().startswith("/") else f'"{blank[1:-1]}"'
+
+    return _COMMENT_OR_TEXT.sub(spaces, text)
+
+
+def _named(kernel_name: str, plain: str) -> "List[re.Match[str]]":
+    """The kernel's name with a parenthesis."""
+    base = re.split(r"[<(]", kernel_name, maxsplit=1)[0].strip().split("::")[-1]
+    return list(re.finditer(rf"\b{re.escape(base)}\s*\(", plain))
+
+
+def _is_definition(plain: str, end: int) -> bool:
+    """Whether a body follows the parenthesis at `end`."""
+    return end >= 0 and plain[end + 1:].lstrip().startswith("{")
 
 
 def _closing(text: str, begin: int) -> int:
@@ -227,10 +247,18 @@ def _inserted(text: str, offset: int, lines: str) -> str:
     return f"{before}{lines}#line {number}\n{text[offset:]}"
 
 
-def _for_host(text: str) -> str:
-    """Entries are extern "C"; a source that does not say so is C, whatever follows its headers."""
+def _for_host(kernel_name: str, text: str) -> str:
+    """Entries are extern "C". In a source that does not say so the function's definition becomes it, or all that follows
+    the headers where that is not possible, which excludes templates and overloads."""
     if re.search(r'extern\s+"C"', text):
         return text
+    plain = _blanked(text)
+    name = next(iter(_named(kernel_name, plain)), None)
+    if name is not None and _is_definition(plain, _closing(plain, name.end() - 1)):
+        begin = max((match.end() for match in _BEFORE_DECLARATION.finditer(plain, 0, name.start())), default=0)
+        begin += len(plain[begin:]) - len(plain[begin:].lstrip())
+        if not re.search(r"\b(static|inline|template)\b", plain[begin:name.start()]):
+            return f'{text[:begin]}extern "C" {text[begin:]}'
     return _inserted(text, _behind_includes(text), 'extern "C" {\n').rstrip("\n") + "\n}\n"
 
 
