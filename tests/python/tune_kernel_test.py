@@ -361,8 +361,8 @@ class Arguments(unittest.TestCase):
         scalars = self.read(code, [numpy.ones(1), numpy.float32(0.1), numpy.int8(-3), numpy.bool_(True), numpy.uint64(2**63)])[1:]
         self.assertEqual([(scalar.data_type, scalar.value) for scalar in scalars],
                          [("f32", "0.10000000149011612"), ("i8", "-3"), ("u8", "1"), ("u64", "9223372036854775808")])
-        strided = self.read(code, [numpy.arange(8)[::2], numpy.arange(6).reshape(2, 3).T])
-        self.assertEqual([argument.array.tolist() for argument in strided], [[0, 2, 4, 6], [0, 3, 1, 4, 2, 5]])
+        strided = self.read(code, [numpy.arange(8)[::2], numpy.arange(12).reshape(2, 6)[:, ::2]])
+        self.assertEqual([argument.array.tolist() for argument in strided], [[0, 2, 4, 6], [0, 2, 4, 6, 8, 10]])
 
     def test_types_are_those_of_the_kernel(self):
         def read(parameter, given):
@@ -399,7 +399,9 @@ class Arguments(unittest.TestCase):
                 ([x, numpy.float32("nan")], None, "finite"), ([x, numpy.complex64(1)], None, "complex scalar"), ("x", None, "arguments is a list"),
                 ([x[:0], numpy.int32(1)], None, "no elements"), ([x, numpy.int32(1)], [x], "an item for each of the 2 arguments"),
                 ([x, numpy.int32(1)], [x, 5], r"answer\[1\] belongs to a scalar"), ([x, numpy.int32(1)], [x[:2], None], "2 elements, and its argument has 4"),
-                ([x, numpy.int32(1)], [[1.0] * 4, None], r"answer\[0\]: an array is needed"),
+                ([x.reshape(2, 2).T, numpy.int32(1)], None, r"arguments\[0\] is in Fortran order"),
+                ([numpy.ma.array(x, mask=x > 2), numpy.int32(1)], None, r"arguments\[0\] has a mask"),
+                ([x, numpy.int32(1)], [[1.0] * 4, None], r"answer\[0\] is a list; give an array"),
                 ([numpy.array(["a"]), numpy.int32(1)], None, "type <U1")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.read(code, arguments, answer)

@@ -83,7 +83,7 @@ def _described(source: Any, definition: Any, argument: Any, call: Optional[_data
     if isinstance(source, (str, os.PathLike)):
         with _data_files.opened(source, below) as elements:
             return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
-    elements = _data_files.of_array(source)
+    elements = _data_files.of_array(source, f"the array for '{argument.name}'")
     return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
 
 

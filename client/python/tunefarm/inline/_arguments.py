@@ -115,9 +115,12 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
         hint = ("give numpy.int32(...), numpy.float32(...) or the like, so that its type is known"
                 if isinstance(given, (bool, int, float)) else "give an array of NumPy, CuPy or PyTorch, or a NumPy scalar")
         raise InvalidArgumentError(f"{what} is a {type(given).__name__}; {hint}")
-    host, own = _data_files._on_host(given, numpy)
+    host, own = _data_files.on_host(given, what)
     if host.size == 0:
         raise InvalidArgumentError(f"{what} has no elements")
+    if host.flags.f_contiguous and not host.flags.c_contiguous:
+        raise InvalidArgumentError(f"{what} is in Fortran order; give numpy.ascontiguousarray(array), or array.T where the "
+                                   "kernel takes columns one after another")
     data_type = own or _type(host.dtype, what)
     flat = numpy.ascontiguousarray(host).reshape(-1)
     if host.dtype.byteorder == ">":
@@ -171,10 +174,7 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
     """The answer in the type of its argument."""
     import numpy
 
-    try:
-        host, own = _data_files._on_host(given, numpy)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{what}: {error.message}") from None
+    host, own = _data_files.on_host(given, what)
     flat = numpy.ascontiguousarray(host).reshape(-1)
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
