@@ -149,6 +149,19 @@ class TuneKernel(unittest.TestCase):
         results.best.launch(y, t, None)
         self.assertEqual(t.max(), 100)
 
+    def test_cxx_with_templates_and_overloads(self):
+        code = """#include <vector>
+            template <class T> T twice(T x) { return x + x; }
+            static float one(float x) { return x; }
+            static double one(double x) { return x; }
+            void f(float *y, int n) { for (int i = 0; i < n; i++) y[i] = twice(one(y[i])) + w - w; }"""
+        y = numpy.ones(100, "f4")
+        results, _ = tune_kernel("f", code, 100, [y, numpy.int32(100)], {"w": [0, 1]}, answer=[2 * y, None], quiet=True,
+                                 client=self.client)
+        self.assertEqual(len(results), 2, results.failed)
+        results.best.launch(y, None)
+        self.assertEqual(y.tolist(), [2] * 100)
+
     def test_cache_takes_over_what_was_measured(self):
         arguments = self.vectors()
         with self.assertWarnsRegex(UserWarning, "the daemon keeps every measurement"):
