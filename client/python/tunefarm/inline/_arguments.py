@@ -132,7 +132,8 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
 
 def _type(dtype: Any, what: str) -> str:
     if dtype.name not in _TYPES:
-        raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype")
+        raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype, or give "
+                                   "its bytes: array.view(numpy.uint8)")
     return _TYPES[dtype.name]
 
 

@@ -49,8 +49,9 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     popsize. cache: see the warning that it gives. metrics: functions of a result, or strings.
     defines, compiler_options, block_size_names, smem_args, cmem_args, objective, objective_higher_is_better, seed, quiet,
     verbose: as in Kernel Tuner. The others must have their defaults.
-    client: a connection to a daemon; by default that which Client() makes. Programs that are started for launches find
-    their credentials in the environment only. measure: as Client.submit takes it.
+    client: a connection to a daemon, which stays open until `best` was launched once; by default one that Client() makes
+    for each use. Programs that are started for launches find their credentials in the environment only.
+    measure: as Client.submit takes it.
 
     InvalidArgumentError names the argument that is not supported or wrong.
     """
