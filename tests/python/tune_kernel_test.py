@@ -150,6 +150,25 @@ class Formulas(unittest.TestCase):
         # Symbols are no ints, so that the trace is another function.
         self.assertEqual(self.rule(lambda p: isinstance(p["a"], int) and p["b"] > 16), ["b != 16"])
 
+    def test_what_the_language_cannot_do_with_strings_becomes_a_table(self):
+        domains = {"a": [1, 2, 4], "s": ["row", "col"]}
+        for given, text in (("a > 2 and s", "a not in (1, 2)"), ("s", "True"), ("s + 'x' == 'rowx'", "s == 'row'"),
+                            (lambda p: p["s"] if p["a"] > 2 else p["a"] - 1, "a != 1"), ("s == 'row' or a == 1", "s == 'row' or a == 1"),
+                            (lambda p: p["s"] in ("row", "x"), "s == 'row' or s == 'x'"), ("s in ('row', 'x')", "s in ('row', 'x')")):
+            formula = _expressions.Formula(given, "rule", domains, is_condition=True)
+            self.assertEqual(formula.constraints(domains), [text])
+        chosen = _expressions.Formula("s if a > 1 else 'none'", "value", domains)
+        self.assertEqual(_expressions.text_of(chosen.tree(domains)), "s if a > 1 else 'none'")
+
+    def test_a_function_without_a_value_is_false(self):
+        def even(p):
+            if p["a"] % 2 == 0:
+                return True
+
+        space = _space.Space({"a": [1, 2, 3, 4]}, [even, lambda p: None if math.sqrt(p["a"]) < 2 else 1])
+        self.assertEqual(space.constraints(), ["a % 2 == 0", "a not in (1, 2, 3)"])
+        self.assertEqual(list(space.configs()), [{"a": 4}])
+
     def test_a_division_by_zero_is_false(self):
         self.assertEqual(self.rule("b % (a - 1) == 0"), ["a not in (1, 4, 8)"])
         self.assertEqual(self.rule("b % a == 0"), ["b % a == 0"])
