@@ -409,6 +409,11 @@ class Arguments(unittest.TestCase):
         x = numpy.zeros((2, 2), "f4")
         (argument,) = self.read("int f;", [x], [[[1, 2], [3, 4]] @ numpy.eye(2)])
         self.assertEqual((argument.expected.dtype, argument.expected.tolist()), (numpy.dtype("f4"), [1, 2, 3, 4]))
+        (argument,) = self.read("int f;", [numpy.zeros(2, "u1")], [numpy.array([1.0, 255.0])])
+        self.assertEqual((argument.expected.dtype, argument.expected.tolist()), (numpy.dtype("u1"), [1, 255]))
+        for answer in ([0.5, 1], [-1, 1], [256, 1], [math.nan, 1]):
+            with self.subTest(str(answer)), self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"answer\[0\] has values that u8"):
+                self.read("int f;", [numpy.zeros(2, "u1")], [numpy.array(answer)])
 
     def test_what_is_refused(self):
         x, code = numpy.ones(4, "f4"), "__global__ void f(float *x, int n) { x[0] = n; }"
@@ -580,6 +585,10 @@ class Results(unittest.TestCase):
                 _options.metrics({"a": "x", "m": text}, ["x"])
         (_, metric), = _options.metrics({"m": "max(math.log2(x), sum(i for i in [x])) + time"}, ["x"])
         self.assertEqual(metric({"x": 4, "time": 1.5}), 5.5)
+
+    def test_scalars_of_numpy_become_those_of_python(self):
+        ((_, metric),) = _options.metrics({"m": lambda p: numpy.float32(p["time"])}, [])
+        self.assertEqual(json.dumps(metric({"time": 1.5})), "1.5")
 
     def test_a_tuning_is_a_pair(self):
         results = _results.Results()

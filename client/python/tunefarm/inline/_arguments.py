@@ -186,7 +186,13 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
         if own == "bf16" or flat.dtype.name == "bfloat16":
             return flat.view("u2")
         raise InvalidArgumentError(f"{what} is not of type bfloat16, as its argument is; convert it by PyTorch")
-    return flat if flat.dtype == array.dtype else flat.astype(array.dtype)
+    if flat.dtype == array.dtype:
+        return flat
+    with numpy.errstate(invalid="ignore"):  # NaN as an integer
+        converted = flat.astype(array.dtype)
+    if array.dtype.kind in "iub" and not numpy.array_equal(converted, flat):
+        raise InvalidArgumentError(f"{what} has values that {data_type}, the type of its argument, cannot hold; round it")
+    return converted
 
 
 def _names(given: Sequence[str]) -> List[str]:

@@ -151,9 +151,12 @@ def _metric(given: Any, what: str) -> Callable[[Dict[str, Any]], Any]:
     def value(result: Dict[str, Any]) -> Any:
         try:
             if callable(given):
-                return given(result)
-            names = {name: item for name, item in result.items() if name.isidentifier()}
-            return eval(_with_values(given, result), {"math": math, **names})
+                found = given(result)
+            else:
+                names = {name: item for name, item in result.items() if name.isidentifier()}
+                found = eval(_with_values(given, result), {"math": math, **names})
+            # Of NumPy's scalars json.dump takes few.
+            return found.item() if hasattr(found, "item") and getattr(found, "ndim", 1) == 0 else found
         except Exception as error:
             raise InvalidArgumentError(f"{what} fails for {result}: {type(error).__name__}: {error}") from error
 

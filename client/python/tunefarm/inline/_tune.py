@@ -93,7 +93,7 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
         results.best = _results.Best(ranked[0], program, list(space.domains))
     env: Dict[str, Any] = {
         "device_name": job.studies[0].device_class_name if job.studies else ", ".join(sorted(set(names.values()))),
-        "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": iterations,
+        "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": knobs["min_samples"],
         "compiler_options": list(compiler_options or []),
         "verified_against_first_config": results.verified_against_first_config,
         "best_config": dict(ranked[0]) if ranked else None}
