@@ -273,6 +273,7 @@ class Launches(unittest.TestCase):
         for divisor in (0, [4, 0], "0", lambda p: -2.5):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "grid_div_x is (0|-2.5); give a number above 0"):
                 self.launch(1, divisor, tile=[1])
+        self.assertEqual(self.launch("-(-3)", "~(-5)", tile=[1]).grid[0], "ceil_div(--3, ~-5)")
         with self.assertWarnsRegex(UserWarning, "block_size_names: 'ty' is no tunable parameter"):
             self.launch(1, names=["tx", "ty"], tx=[32])
 

@@ -96,10 +96,10 @@ class Launch:
 
 def _check_positive(tree: ast.expr, what: str) -> None:
     """What is the same for all configs; the daemon says what is wrong with single ones."""
-    if not any(isinstance(node, (ast.Name, ast.Call)) for node in ast.walk(tree)):
-        value = ast.literal_eval(tree) if isinstance(tree, (ast.Constant, ast.UnaryOp)) else None
-        if isinstance(value, (int, float)) and value <= 0:
-            raise InvalidArgumentError(f"{what} is {value}; give a number above 0")
+    is_negative = isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub)
+    number = tree.operand if is_negative else tree  # type: ignore[attr-defined]
+    if isinstance(number, ast.Constant) and isinstance(number.value, (int, float)) and (is_negative or number.value <= 0):
+        raise InvalidArgumentError(f"{what} is {text_of(tree)}; give a number above 0")
 
 
 def _text(tree: ast.expr, what: str) -> str:
