@@ -352,8 +352,8 @@ absl::Status JobRun::Commit(Study& study, StudyStep* step, const tunefarm::v1::B
 void JobRun::Announce(const Study& study, const StudyStep& step) {
   const StudyContext& context = study.context();
   for (const std::string& message : step.messages) {
-    // A kernel without dims has one problem, which has no name.
-    PublishMessage(context.problem->key.empty() ? message : fmt::format("{}: {}", context.problem->key, message));
+    const std::string& problem = context.problem->key;  // Empty where the kernel has no dims.
+    PublishMessage(problem.empty() ? message : fmt::format("{}: {}", problem, message));
   }
   if (step.drive.state.has_value() || !step.drive.priors.empty()) PublishStudy(study);
   if (step.drive.new_units.empty() && !step.drive.device_selector.has_value()) return;

@@ -116,6 +116,13 @@ class TuneKernel(unittest.TestCase):
         with self.assertRaises(tunefarm.LaunchError):
             run_kernel("saxpy", SAXPY, 1000, arguments, {"broken": 1, "step": 4}, client=self.client)
 
+    def test_what_is_said_of_a_job_without_dims(self):
+        code, said = "void f(float *y) { y[0] = missing + w; }", io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            results, _ = tune_kernel("f", code, 1, [numpy.zeros(1, "f4")], {"w": [0, 1]}, client=self.client)
+        self.assertEqual({failure["outcome"] for failure in results.failed}, {"COMPILE_ERROR"})
+        self.assertIn("all 2 configs tried failed", said.getvalue().splitlines())
+
     def test_an_input_that_is_written_is_a_failure(self):
         arguments = self.vectors()
         code = SAXPY.replace("const float *x", "float *x").replace("#ifdef broken", "float *hidden = x; hidden[0] = 0;\n#ifdef broken")
@@ -151,6 +158,19 @@ class TuneKernel(unittest.TestCase):
         self.assertEqual(len(results), 2, results.failed)
         results.best.launch(y, t, None)
         self.assertEqual(t.max(), 100)
+
+    def test_cxx_with_templates_and_overloads(self):
+        code = """#include <vector>
+            template <class T> T twice(T x) { return x + x; }
+            static float one(float x) { return x; }
+            static double one(double x) { return x; }
+            void f(float *y, int n) { for (int i = 0; i < n; i++) y[i] = twice(one(y[i])) + w - w; }"""
+        y = numpy.ones(100, "f4")
+        results, _ = tune_kernel("f", code, 100, [y, numpy.int32(100)], {"w": [0, 1]}, answer=[2 * y, None], quiet=True,
+                                 client=self.client)
+        self.assertEqual(len(results), 2, results.failed)
+        results.best.launch(y, None)
+        self.assertEqual(y.tolist(), [2] * 100)
 
     def test_cache_takes_over_what_was_measured(self):
         arguments = self.vectors()

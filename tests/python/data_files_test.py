@@ -215,7 +215,7 @@ class Elements(WithStore):
     def test_arrays_that_are_none(self):
         for given, why in ((numpy.array([None]), "pickled Python objects"), (numpy.zeros(2, "i4,f4"), "structured"),
                            (numpy.zeros(0), "no elements"), (numpy.array(["a"]), "dtype '<U1'"),
-                           (numpy.zeros(2, "c8"), "dtype '<c8'"), ([1, 2], "not a value of type list"),
+                           (numpy.zeros(2, "c8"), "dtype '<c8'"), ([1, 2], "the array is a list; give an array"),
                            (numpy.ma.masked_array([1, 2], [0, 1]), "mask")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, why):
                 self.client.upload_array(given)
@@ -306,6 +306,7 @@ class Definitions(WithStore):
                 ({"y": floats}, {}, "does not read buffer 'y'"),
                 ({}, {"x": floats}, "does not write 'x'"),
                 ({"rows": self.rows, "x": floats}, {}, "prepare step 'draw' fills w too"),
+                ({"x": floats.astype("c8")}, {}, "the array for 'x' has elements of dtype '<c8'"),
                 ({"rows": self.rows.view("V2")}, {}, "raw elements of 16 bits, and 'rows' is i32"),
                 ({"x": self.rows, "rows": self.rows}, {}, "holds i32, and 'x' is f32 or bf16; convert it"),
                 ([floats], {}, "inputs is a value of type list; write a dict"),

@@ -19,7 +19,7 @@ import warnings
 import numpy
 
 import tunefarm
-from tunefarm import _definitions, model
+from tunefarm import _definitions, _launch_abi, model
 from tunefarm.inline import _arguments, _definition, _expressions, _launching, _options, _results, _source, _space, _tune
 from tunefarm.v1 import kernel_pb2
 
@@ -89,7 +89,8 @@ class Scripts(unittest.TestCase):
         self.addCleanup(os.chdir, folder)
         unchanged = unittest.mock.patch.object(_launching.Program, "outputs",
                                                lambda program, _: [argument.given for argument in program.arguments])
-        with unittest.mock.patch.object(_tune, "Client", lambda: client), unchanged, contextlib.redirect_stdout(io.StringIO()):
+        library = unittest.mock.patch.object(_launch_abi, "library")
+        with unittest.mock.patch.object(_tune, "Client", lambda: client), unchanged, library, contextlib.redirect_stdout(io.StringIO()):
             with self.assertRaises(Submitted):
                 runpy.run_path(str(DATA / script), run_name="__main__")
         text = re.sub(r'digest: "[0-9a-f]{64}"', 'digest: "..."', client.text)
@@ -148,6 +149,25 @@ class Formulas(unittest.TestCase):
         self.assertEqual(self.text(lambda p: sum(range(p["a"]))), "(0 if a == 1 else 1) if a in (1, 2) else 6 if a == 4 else 28")
         # Symbols are no ints, so that the trace is another function.
         self.assertEqual(self.rule(lambda p: isinstance(p["a"], int) and p["b"] > 16), ["b != 16"])
+
+    def test_what_the_language_cannot_do_with_strings_becomes_a_table(self):
+        domains = {"a": [1, 2, 4], "s": ["row", "col"]}
+        for given, text in (("a > 2 and s", "a not in (1, 2)"), ("s", "True"), ("s + 'x' == 'rowx'", "s == 'row'"),
+                            (lambda p: p["s"] if p["a"] > 2 else p["a"] - 1, "a != 1"), ("s == 'row' or a == 1", "s == 'row' or a == 1"),
+                            (lambda p: p["s"] in ("row", "x"), "s == 'row' or s == 'x'"), ("s in ('row', 'x')", "s in ('row', 'x')")):
+            formula = _expressions.Formula(given, "rule", domains, is_condition=True)
+            self.assertEqual(formula.constraints(domains), [text])
+        chosen = _expressions.Formula("s if a > 1 else 'none'", "value", domains)
+        self.assertEqual(_expressions.text_of(chosen.tree(domains)), "s if a > 1 else 'none'")
+
+    def test_a_function_without_a_value_is_false(self):
+        def even(p):
+            if p["a"] % 2 == 0:
+                return True
+
+        space = _space.Space({"a": [1, 2, 3, 4]}, [even, lambda p: None if math.sqrt(p["a"]) < 2 else 1])
+        self.assertEqual(space.constraints(), ["a % 2 == 0", "a not in (1, 2, 3)"])
+        self.assertEqual(list(space.configs()), [{"a": 4}])
 
     def test_a_division_by_zero_is_false(self):
         self.assertEqual(self.rule("b % (a - 1) == 0"), ["a not in (1, 4, 8)"])
@@ -246,9 +266,16 @@ class Launches(unittest.TestCase):
             self.launch(1, shared={"size": 1, "config": 2}, tile=[1])
 
     def test_wrong_sizes(self):
-        for size, reason in (((1, 2, 3, 4), "4 extents"), ((), "0 extents"), ("nothing", "unknown name"), (None, "NoneType")):
+        for size, reason in (((1, 2, 3, 4), "4 extents"), ((), "0 extents"), ("nothing", "unknown name"), (None, "NoneType"), (0, "problem_size is 0; give a number above 0"),
+                             ((4, -1), "problem_size is -1")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.launch(size, tile=[1])
+        for divisor in (0, [4, 0], "0", lambda p: -2.5):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "grid_div_x is (0|-2.5); give a number above 0"):
+                self.launch(1, divisor, tile=[1])
+        self.assertEqual(self.launch("-(-3)", "~(-5)", tile=[1]).grid[0], "ceil_div(--3, ~-5)")
+        with self.assertWarnsRegex(UserWarning, "block_size_names: 'ty' is no tunable parameter"):
+            self.launch(1, names=["tx", "ty"], tx=[32])
 
 
 class Sources(unittest.TestCase):
@@ -264,8 +291,6 @@ class Sources(unittest.TestCase):
         self.assertEqual([parameter.name for parameter in found], ["out", "a", "b", "c", "n", "", "e", "h", "t"])
         self.assertEqual([parameter.name for parameter in found if parameter.is_const], ["a", "b"])
         self.assertEqual([parameter.name for parameter in found if parameter.is_written], ["out", "c", "h"])
-        self.assertEqual([parameter.data_type for parameter in found],
-                         ["f32", "f32", "f64", "f32", "i32", "u32", "i32", "", "f32"])
         self.assertIsNone(_source.parameters_of("other", "void f(int n) {}"))
         self.assertEqual(len(_source.parameters_of("k<float, 2>", "template <class T, int N> __global__ void k(T *x) { x[0] = N; }")), 1)
         self.assertTrue(_source.parameters_of("k", "__global__ void k(int *x) { atomicAdd(&x[1], 2); }")[0].is_written)
@@ -273,9 +298,19 @@ class Sources(unittest.TestCase):
     def test_c_gets_the_linkage_of_c(self):
         text = "#include <cmath>\nvoid f(float *x) { x[0] = 1; }\n"
         source = _source.read("f", text, None)
-        self.assertEqual(source.files, {"kernel.cc": '#include <cmath>\nextern "C" {\n#line 2\nvoid f(float *x) { x[0] = 1; }\n}\n'})
+        self.assertEqual(source.files, {"kernel.cc": '#include <cmath>\nextern "C" void f(float *x) { x[0] = 1; }\n'})
+        for before in ("", "template <class T> T g(T v) { return v; }\n", "// void f(float *x) {\n", "#define A(f) \\\n  f\n", "#define A(f) \\\r\n  f\r\n",
+                       "int k = 0;  /* ; */ ", 'const char *t = "};f(";\n'):
+            self.assertEqual(_source.read("f", before + "unsigned\n f (float *x) {}", "C").files,
+                             {"kernel.cc": before + 'extern "C" unsigned\n f (float *x) {}'})
+        for declared in ("void f(float *);\nvoid f(float *x) { x[0] = 1; }\n", "static void f(float *x) {}\n"):
+            self.assertEqual(_source.read("f", declared, "C").files, {"kernel.cc": 'extern "C" {\n#line 1\n' + declared + "}\n"})
         own = 'extern "C" void f(float *x) { x[0] = 1; }'
         self.assertEqual(_source.read("f", own, "C").files, {"kernel.cc": own})
+
+    def test_openmp_may_be_optional(self):
+        text = "#ifdef _OPENMP\n#include <omp.h>\n#endif\nvoid f(float *x) { x[0] = 1; }\n"
+        self.assertEqual(_source.read("f", text, "C").language, "HOST_CXX")
 
     def test_unroll_factors_are_constants(self):
         text = "__global__ void f(int *x) {\n#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
@@ -309,6 +344,7 @@ for (;;) x[0]++;
     def test_what_is_refused(self):
         for name, code, lang, reason in (("f", lambda p: "", None, "functions that generate code"), ("", "x;", None, "kernel_name"),
                                          ("f", "__kernel void f() {}", None, "OpenCL"), ("f", "void f() {}", "HIP", "lang='HIP'"),
+                                         ("f", "#include <omp.h>\nvoid f() {}", "C", "includes omp.h, and OpenMP is not supported"),
                                          ("f", "void f() {}", "fortran", "lang='fortran'"), ("f", 5, None, "kernel_source is a int")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 _source.read(name, code, lang)
@@ -345,24 +381,47 @@ class Arguments(unittest.TestCase):
         scalars = self.read(code, [numpy.ones(1), numpy.float32(0.1), numpy.int8(-3), numpy.bool_(True), numpy.uint64(2**63)])[1:]
         self.assertEqual([(scalar.data_type, scalar.value) for scalar in scalars],
                          [("f32", "0.10000000149011612"), ("i8", "-3"), ("u8", "1"), ("u64", "9223372036854775808")])
-        strided = self.read(code, [numpy.arange(8)[::2], numpy.arange(6).reshape(2, 3).T])
-        self.assertEqual([argument.array.tolist() for argument in strided], [[0, 2, 4, 6], [0, 3, 1, 4, 2, 5]])
+        strided = self.read(code, [numpy.arange(8)[::2], numpy.arange(12).reshape(2, 6)[:, ::2]])
+        self.assertEqual([argument.array.tolist() for argument in strided], [[0, 2, 4, 6], [0, 2, 4, 6, 8, 10]])
+
+    def test_types_are_those_of_the_kernel(self):
+        def read(parameter, given):
+            self.read(f"void f(double *out, {parameter}) {{ out[0] = 1; }}", [numpy.ones(1), given])
+
+        array, one = numpy.ones(4, "f4"), numpy.float32
+        for parameter, given in (
+                ("const float *__restrict__ x", array), ("float x[4]", array), ("unsigned x", numpy.int32(1)), ("unsigned long long x", numpy.uint64(1)),
+                ("std::size_t x", numpy.int64(1)), ("short int x", numpy.int16(1)), ("bool x", numpy.bool_(True)), ("double", numpy.float64(1)),
+                ("float4 *x", array), ("T *x", numpy.ones(1)), ("unsigned char *x", array), ("void *x", array), ("float **x", numpy.ones(1)),
+                ("const float &x", array), ("real x", numpy.float64(1)), ("float *x", numpy.ones(2, "complex64")), ("vec x", array)):
+            with self.subTest(parameter):
+                read(parameter, given)
+        for parameter, given, reason in (
+                ("const float *x", numpy.ones(4), r"^arguments\[1\] is of type f64, and the kernel's parameter is 'const float \*x'; give it as numpy.float32$"),
+                ("int n", numpy.int64(2**31), "is 2147483648, which the kernel's parameter 'int n' cannot hold"),
+                ("int *n", array, r"type f32.*'int \*n'.*numpy.int32"), ("double x", numpy.int64(1), "type i64.*float64"),
+                ("std::uint16_t *n", numpy.ones(1, "i4"), "numpy.uint16"), ("float x", array, r"is an array, and the kernel's parameter 'float x' is a scalar; give numpy.float32\(...\)"),
+                ("int n", numpy.array(3), "is an array.*numpy.int32"), ("int *n", numpy.ones(1, bool), "type u8")):
+            with self.subTest(parameter), self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
+                read(parameter, given)
+        self.read("int f;", [array, one(1)])  # no definition is found
+
+    def test_scalars_become_what_the_kernel_takes(self):
+        for parameter, given, data_type in (("int n", numpy.int64(7), "i32"), ("size_t n", numpy.int32(7), "u64"), ("float a", numpy.float64(0.5), "f32"),
+                                            ("const unsigned char n", numpy.int32(255), "u8"), ("T n", numpy.int64(7), "i64"), ("unsigned n", numpy.int32(7), "i32")):
+            with self.subTest(parameter):
+                found = self.read(f"void f(double *out, {parameter}) {{ out[0] = 1; }}", [numpy.ones(1), given])[1]
+                self.assertEqual((found.data_type, found.value), (data_type, repr(given.item())))
 
     def test_answers_have_the_type_of_the_argument(self):
         x = numpy.zeros((2, 2), "f4")
         (argument,) = self.read("int f;", [x], [[[1, 2], [3, 4]] @ numpy.eye(2)])
         self.assertEqual((argument.expected.dtype, argument.expected.tolist()), (numpy.dtype("f4"), [1, 2, 3, 4]))
-
-    def test_types_that_are_not_the_kernels(self):
-        x, n = numpy.ones(4, "f4"), numpy.int32(4)
-        code = "__global__ void f(float *x, const unsigned int *rows, const T *other, float4 *wide, unsigned char *raw, int n) {}"
-        rows = numpy.ones(4, "i4")  # integers of the other sign have the same bits
-        for arguments, index in (([x, rows, x, x, x, n], None), ([x.astype("f8"), rows, x, x, x, n], 0), ([x, x, x, x, x, n], 1),
-                                 ([x, rows, x, x, x, numpy.int64(4)], 5)):
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                self.read(code, arguments)
-            self.assertEqual([str(item.message).split(" is ")[0] for item in said], [] if index is None else [f"arguments[{index}]"])
+        (argument,) = self.read("int f;", [numpy.zeros(2, "u1")], [numpy.array([1.0, 255.0])])
+        self.assertEqual((argument.expected.dtype, argument.expected.tolist()), (numpy.dtype("u1"), [1, 255]))
+        for answer in ([0.5, 1], [-1, 1], [256, 1], [math.nan, 1]):
+            with self.subTest(str(answer)), self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"answer\[0\] has values that u8"):
+                self.read("int f;", [numpy.zeros(2, "u1")], [numpy.array(answer)])
 
     def test_what_is_refused(self):
         x, code = numpy.ones(4, "f4"), "__global__ void f(float *x, int n) { x[0] = n; }"
@@ -372,8 +431,10 @@ class Arguments(unittest.TestCase):
                 ([x, numpy.float32("nan")], None, "finite"), ([x, numpy.complex64(1)], None, "complex scalar"), ("x", None, "arguments is a list"),
                 ([x[:0], numpy.int32(1)], None, "no elements"), ([x, numpy.int32(1)], [x], "an item for each of the 2 arguments"),
                 ([x, numpy.int32(1)], [x, 5], r"answer\[1\] belongs to a scalar"), ([x, numpy.int32(1)], [x[:2], None], "2 elements, and its argument has 4"),
-                ([numpy.array(["a"]), numpy.int32(1)], None, "type <U1"),
-                ([x, numpy.ones(1, "i4")], None, r"arguments\[1\] is an array, and the kernel's parameter 'n' is a scalar")):
+                ([x.reshape(2, 2).T, numpy.int32(1)], None, r"arguments\[0\] is in Fortran order"),
+                ([numpy.ma.array(x, mask=x > 2), numpy.int32(1)], None, r"arguments\[0\] has a mask"),
+                ([x, numpy.int32(1)], [[1.0] * 4, None], r"answer\[0\] is a list; give an array"),
+                ([numpy.array(["a"]), numpy.int32(1)], None, r"type <U1, .* give its bytes: array.view\(numpy.uint8\)")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.read(code, arguments, answer)
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "cmem_args are variables in constant memory"):
@@ -396,7 +457,11 @@ class Definitions(unittest.TestCase):
         made = self.definition()
         self.assertEqual(made.reference.steps[0], made.launches[0])
         self.assertEqual((made.tolerance.atol, made.tolerance.rtol), (1e-3, 1e-3))
-        checked = self.definition(verify=lambda answer, outputs: True)
+        missing = tunefarm.LaunchError("no library", code="NO_LIBRARY")
+        with unittest.mock.patch.object(_launch_abi, "library", side_effect=missing), self.assertRaises(tunefarm.LaunchError):
+            self.definition(verify=lambda answer, outputs: True)  # before the search
+        with unittest.mock.patch.object(_launch_abi, "library"):
+            checked = self.definition(verify=lambda answer, outputs: True)
         self.assertFalse(checked.HasField("reference"))
         self.assertIn("caller's own function", checked.unverified_reason)
 
@@ -431,7 +496,7 @@ class Definitions(unittest.TestCase):
     def test_names(self):
         for name, shown in (("vector_add", "vector_add"), ("MatMul<float, 2>", "matmul"), ("ns::K", "ns_k"), ("_f", "f"), ("2x", "kernel_2x")):
             self.assertEqual(_definition.display_name(name), shown)
-        made = submitted("f", "void f(float *stream, float *x, float *) { stream[0] = x[0]; }", 1, [numpy.ones(2, "f4")] * 3, {"t": [1]}).definition
+        made = submitted("f", "void f(double *stream, double *x, double *) { stream[0] = x[0]; }", 1, [numpy.ones(2)] * 3, {"t": [1]}).definition
         self.assertEqual([argument.name for argument in made.arguments], ["stream_", "x", "argument2"])
 
     def test_one_config_of_it(self):
@@ -510,14 +575,28 @@ class Results(unittest.TestCase):
         final = model.TrialPurpose.FINALIST
         found = _results.collect([trial({"x": 1}, 5), trial({"x": 2}, 3), trial({"x": 3}, 0, outcome=model.Outcome.WRONG_RESULT, message="off"),
                                   trial({"x": 4}, 1, purpose=model.TrialPurpose.BASELINE), trial({"x": 2}, 4, purpose=final)],
-                                 ["x"], _options.metrics({"GFLOP/s": lambda p: 8 / p["time"], "twice": "GFLOP/s * 2 + x"}))
+                                 ["x"], _options.metrics({"GFLOP/s": lambda p: 8 / p["time"], "twice": "GFLOP/s * 2 + x"}, ["x"]))
         self.assertEqual(list(found), [{"x": 1, "time": 5, "compile_time": 1, "benchmark_time": 2, "GFLOP/s": 1.6, "twice": 4.2},
                                        {"x": 2, "time": 4, "compile_time": 1, "benchmark_time": 4, "GFLOP/s": 2, "twice": 6}])
         self.assertEqual(found.failed, [{"x": 3, "outcome": "WRONG_RESULT", "message": "off"}])
         for name, higher, best in (("time", False, 2), ("time", True, 1), ("GFLOP/s", True, 2)):
             self.assertEqual(_results.by_objective(found, _options.Objective(name, higher))[0]["x"], best)
-        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"metrics\['m'\]: 'nothing' fails: NameError"):
-            _results.collect([trial({"x": 1}, 5)], ["x"], _options.metrics({"m": "nothing"}))
+        for metric, reason in ((lambda p: p["nothing"], "KeyError: 'nothing'"), ("1 / (x - 1)", "ZeroDivisionError")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, rf"metrics\['m'\] fails for {{'x': 1, .*: {reason}"):
+                _results.collect([trial({"x": 1}, 5)], ["x"], _options.metrics({"m": metric}, ["x"]))
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "objective='m' is 'fast' for .*, which is no number"):
+            _results.by_objective([{"m": "fast"}], _options.Objective("m", True))
+
+    def test_strings_of_metrics_are_checked_before_the_search(self):
+        for text, reason in (("nothing / time", r"metrics\['m'\]: .*unknown name 'nothing'; there are x, time"), ("1 +", "no Python expression")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
+                _options.metrics({"a": "x", "m": text}, ["x"])
+        (_, metric), = _options.metrics({"m": "max(math.log2(x), sum(i for i in [x])) + time"}, ["x"])
+        self.assertEqual(metric({"x": 4, "time": 1.5}), 5.5)
+
+    def test_scalars_of_numpy_become_those_of_python(self):
+        ((_, metric),) = _options.metrics({"m": lambda p: numpy.float32(p["time"])}, [])
+        self.assertEqual(json.dumps(metric({"time": 1.5})), "1.5")
 
     def test_a_tuning_is_a_pair(self):
         results = _results.Results()

@@ -84,8 +84,8 @@ class FileContent(Content):
 class MemoryContent(Content):
     """The elements of an array."""
 
-    def __init__(self, elements: memoryview) -> None:
-        super().__init__("the array", elements.nbytes)
+    def __init__(self, elements: memoryview, name: str) -> None:
+        super().__init__(name, elements.nbytes)
         self._elements = elements
 
     def part(self, offset: int) -> bytes:
@@ -176,21 +176,21 @@ def opened(path: PathLike, below: Optional[Path] = None) -> Iterator[Elements]:
         yield Elements(FileContent(file, name, 0, size), "", 0, shown)
 
 
-def of_array(array: Any) -> Elements:
-    """In row-major order."""
+def of_array(array: Any, what: str = "the array") -> Elements:
+    """In row-major order. Errors call it `what`."""
     import numpy
 
-    host, own = _on_host(array, numpy)
+    host, own = on_host(array, what)
     if not own:
         if host.dtype.fields is not None:
-            raise InvalidArgumentError("the array has a structured dtype; give each field as an array of its own")
+            raise InvalidArgumentError(f"{what} has a structured dtype; give each field as an array of its own")
         if host.dtype.byteorder == ">":
             host = host.astype(host.dtype.newbyteorder("<"))
         name = host.dtype.name
         own = "bf16" if name == "bfloat16" else "u8" if name.startswith("float8") else _npy.element_type(
-            host.dtype.str, "the array")[0]
+            host.dtype.str, what)[0]
     elements = memoryview(numpy.ascontiguousarray(host).reshape(-1).view(numpy.uint8))
-    return Elements(MemoryContent(elements), own, host.dtype.itemsize, "")
+    return Elements(MemoryContent(elements, what), own, host.dtype.itemsize, "")
 
 
 def chosen_type(elements: Elements, asked: Optional[str]) -> str:
@@ -232,8 +232,10 @@ def _shown_type(elements: Elements) -> str:
     return elements.data_type or f"raw elements of {8 * elements.element_bytes} bits"
 
 
-def _on_host(array: Any, numpy: Any) -> "tuple[Any, str]":
-    """NumPy's array of it, and its type where NumPy has no such type."""
+def on_host(array: Any, what: str) -> "tuple[Any, str]":
+    """NumPy's array of it, and its type where NumPy has no such type. Errors call it `what`."""
+    import numpy
+
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         tensor = array.detach().cpu()
@@ -246,8 +248,8 @@ def _on_host(array: Any, numpy: Any) -> "tuple[Any, str]":
     if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
         array = array.get()  # CuPy's arrays do not become NumPy's by themselves
     if not hasattr(array, "__array__"):
-        raise InvalidArgumentError("an array is needed, of NumPy or with __array__, not a value of type "
-                                   f"{type(array).__name__}")
+        raise InvalidArgumentError(f"{what} is a {type(array).__name__}; give an array, of NumPy or of what numpy.asarray "
+                                   "takes")
     if isinstance(array, numpy.ma.MaskedArray):
-        raise InvalidArgumentError("the array has a mask, which a buffer has not; give array.filled(value)")
+        raise InvalidArgumentError(f"{what} has a mask, which a buffer has not; give array.filled(value)")
     return numpy.asarray(array), ""

@@ -99,7 +99,7 @@ def _described(source: Any, definition: Any, argument: Any, call: Optional[_data
         with _data_files.opened(source, below) as elements:
             return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
     # Errors name the buffer where they would name a file.
-    elements = _data_files.of_array(source)._replace(path=argument.name)
+    elements = _data_files.of_array(source, f"the array for '{argument.name}'")._replace(path=argument.name)
     return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
-import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _data_files
@@ -57,10 +57,12 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
             if answers[index] is not None:
                 raise InvalidArgumentError(f"answer[{index}] belongs to a scalar, which a kernel cannot change")
             _check_scalar(given, what, parameter is not None and parameter.is_pointer)
-            _check_type(parameter, False, data_type, what)
-            made.append(Argument(names[index], data_type, given))
+            made.append(Argument(names[index], _scalar_type(given, data_type, parameter, what), given))
             continue
-        _check_type(parameter, True, data_type, what)
+        if parameter is not None and parameter.element and not parameter.is_pointer:
+            raise InvalidArgumentError(f"{what} is an array, and the kernel's parameter '{parameter.text}' is a scalar; give "
+                                       f"numpy.{_numpy_type(parameter)}(...)")
+        _check_type(data_type, parameter, what)
         is_const = parameter is not None and parameter.is_const
         access, expected = (IN if is_const else INOUT), None
         if any(item is not None for item in answers) and verify is None:
@@ -112,9 +114,12 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
         hint = ("give numpy.int32(...), numpy.float32(...) or the like, so that its type is known"
                 if isinstance(given, (bool, int, float)) else "give an array of NumPy, CuPy or PyTorch, or a NumPy scalar")
         raise InvalidArgumentError(f"{what} is a {type(given).__name__}; {hint}")
-    host, own = _data_files._on_host(given, numpy)
+    host, own = _data_files.on_host(given, what)
     if host.size == 0:
         raise InvalidArgumentError(f"{what} has no elements")
+    if host.flags.f_contiguous and not host.flags.c_contiguous:
+        raise InvalidArgumentError(f"{what} is in Fortran order; give numpy.ascontiguousarray(array), or array.T where the "
+                                   "kernel takes columns one after another")
     data_type = own or _type(host.dtype, what)
     flat = numpy.ascontiguousarray(host).reshape(-1)
     if host.dtype.byteorder == ">":
@@ -126,21 +131,9 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
 
 def _type(dtype: Any, what: str) -> str:
     if dtype.name not in _TYPES:
-        raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype")
+        raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype, or give "
+                                   "its bytes: array.view(numpy.uint8)")
     return _TYPES[dtype.name]
-
-
-def _check_type(parameter: Optional[Parameter], is_array: bool, data_type: str, what: str) -> None:
-    """Only warns, as Kernel Tuner does: a kernel may mean to read the bits of its argument as another type."""
-    if parameter is None or not parameter.data_type:
-        return
-    wanted = parameter.data_type
-    if is_array and not parameter.is_pointer:
-        raise InvalidArgumentError(f"{what} is an array, and the kernel's parameter '{parameter.name}' is a scalar; give a "
-                                   "NumPy scalar")
-    if (data_type[0] == "f", data_type[1:]) != (wanted[0] == "f", wanted[1:]):
-        warnings.warn(f"{what} is {data_type}, and the kernel's parameter '{parameter.name}' is {wanted}: it reads the bits "
-                      "of another type; convert one of them", stacklevel=5)
 
 
 def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:
@@ -150,6 +143,40 @@ def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:
         raise InvalidArgumentError(f"{what} is a complex scalar, which is not supported; give its parts as two scalars")
     if given.dtype.kind == "f" and not math.isfinite(given):
         raise InvalidArgumentError(f"{what} is {given}; scalars are finite numbers")
+
+
+def _check_type(data_type: str, parameter: Optional[Parameter], what: str) -> None:
+    """Types of the same width that differ in sign alone are taken, and anything as bytes."""
+    if parameter is None or parameter.element is None or (parameter.is_pointer and parameter.element[1] == 1):
+        return
+    kind = "f" if data_type in ("f16", "bf16", "f32", "f64") else "i"
+    if (kind, _data_files.WIDTHS[data_type]) != parameter.element:
+        raise InvalidArgumentError(f"{what} is of type {data_type}, and the kernel's parameter is '{parameter.text}'; give it "
+                                   f"as numpy.{_numpy_type(parameter)}")
+
+
+def _scalar_type(given: Any, data_type: str, parameter: Optional[Parameter], what: str) -> str:
+    """As the kernel takes it: numpy.int64(1000) is an int where the parameter is one."""
+    if parameter is None or parameter.element is None:
+        return data_type
+    kind, width = parameter.element
+    if kind != ("f" if given.dtype.kind == "f" else "i"):
+        _check_type(data_type, parameter, what)
+    if kind == "f":
+        return f"f{8 * width}"
+    if width == _data_files.WIDTHS[data_type]:
+        return data_type
+    wanted = _numpy_type(parameter)
+    lowest, highest = (0, 2 ** (8 * width)) if wanted.startswith("u") else (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1))
+    if not lowest <= int(given) < highest:
+        raise InvalidArgumentError(f"{what} is {given}, which the kernel's parameter '{parameter.text}' cannot hold")
+    return f"{wanted[0]}{8 * width}"
+
+
+def _numpy_type(parameter: Parameter) -> str:
+    kind, width = parameter.element or ("i", 4)
+    unsigned = "u" if kind == "i" and re.search(r"\bunsigned\b|\buint|\bsize_t\b", parameter.text) else ""
+    return f"{unsigned}{'float' if kind == 'f' else 'int'}{8 * width}"
 
 
 def _answers(answer: Any, count: int) -> List[Any]:
@@ -165,7 +192,7 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
     """The answer in the type of its argument."""
     import numpy
 
-    host, own = _data_files._on_host(given, numpy)
+    host, own = _data_files.on_host(given, what)
     flat = numpy.ascontiguousarray(host).reshape(-1)
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
@@ -176,7 +203,13 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
         if own == "bf16" or flat.dtype.name == "bfloat16":
             return flat.view("u2")
         raise InvalidArgumentError(f"{what} is not of type bfloat16, as its argument is; convert it by PyTorch")
-    return flat if flat.dtype == array.dtype else flat.astype(array.dtype)
+    if flat.dtype == array.dtype:
+        return flat
+    with numpy.errstate(invalid="ignore"):  # NaN as an integer
+        converted = flat.astype(array.dtype)
+    if array.dtype.kind in "iub" and not numpy.array_equal(converted, flat):
+        raise InvalidArgumentError(f"{what} has values that {data_type}, the type of its argument, cannot hold; round it")
+    return converted
 
 
 def _names(given: Sequence[str]) -> List[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
@@ -49,7 +50,9 @@ class Launch:
     def _blocks(self, size: Formula, divisor: Any, axis: int) -> str:
         what = f"grid_div_{'xyz'[axis]}"
         total, by = self._integer(size), None
+        _check_positive(total, size.what)
         for part in self._divisors(divisor, self.names[axis], what):
+            _check_positive(part, what)
             by = part if by is None else binary(by, ast.Mult(), part)
         if by is None or (isinstance(by, ast.Constant) and by.value == 1):
             return _text(total, what)
@@ -91,6 +94,14 @@ class Launch:
         return _text(self._integer(size), size.what)
 
 
+def _check_positive(tree: ast.expr, what: str) -> None:
+    """What is the same for all configs; the daemon says what is wrong with single ones."""
+    is_negative = isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub)
+    number = tree.operand if is_negative else tree  # type: ignore[attr-defined]
+    if isinstance(number, ast.Constant) and isinstance(number.value, (int, float)) and (is_negative or number.value <= 0):
+        raise InvalidArgumentError(f"{what} is {text_of(tree)}; give a number above 0")
+
+
 def _text(tree: ast.expr, what: str) -> str:
     text = text_of(tree)
     if len(text.encode()) > TEXT_BYTES_MAX:
@@ -105,6 +116,10 @@ def _block_names(given: Optional[Sequence[str]], domains: Domains) -> List[str]:
         return [next((own for own in domains if own.lower() == name), name) for name in _BLOCK_NAMES]
     if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(given) > 3:
         raise InvalidArgumentError("block_size_names is a list of up to 3 names of parameters")
+    for name in given:
+        if name not in domains:
+            warnings.warn(f"block_size_names: '{name}' is no tunable parameter; blocks have their default size there",
+                          stacklevel=5)
     return [*given, *_BLOCK_NAMES[len(given):]]
 
 

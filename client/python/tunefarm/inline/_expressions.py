@@ -39,7 +39,7 @@ class Untranslatable(Exception):
 
 class Formula:
     """A value that depends on a config. `what` names it in errors. A condition that divides by zero is false, as it is in
-    the daemon."""
+    the daemon, and so is a function that ends without a value."""
 
     def __init__(self, given: Any, what: str, names: Iterable[str], is_condition: bool = False) -> None:
         self.what = what
@@ -60,7 +60,8 @@ class Formula:
     def at(self, config: Config) -> Any:
         """The value for a config."""
         try:
-            return self._function(config)
+            value = self._function(config)
+            return False if value is None and self._is_condition else value
         except KeyError as error:
             if error.args and error.args[0] in self._names:
                 raise
@@ -79,9 +80,9 @@ class Formula:
         try:
             if self._tree is None:
                 traced = _checked(_trace(self._function, domains, truth))
-                if self._agrees(traced, domains, truth):
+                if self._agrees(traced, domains, truth) and not _computes_with_text(traced, domains, truth):
                     return traced
-            elif _is_of_language(self._tree):
+            elif _is_of_language(self._tree) and not _computes_with_text(self._tree, domains, truth):
                 return _checked(self._tree)
         except Untranslatable:
             pass
@@ -222,6 +223,17 @@ def _is_of_language(tree: ast.expr) -> bool:
     return False
 
 
+def _computes_with_text(tree: ast.expr, domains: Domains, truth: bool) -> bool:
+    """The language compares strings, and chooses one; it has no operators for them, and they are neither true nor false."""
+    def is_text(node: ast.AST) -> bool:
+        return (isinstance(node, ast.Name) and isinstance(domains.get(node.id, (0,))[0], str) or
+                isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+    takes = (ast.Compare, ast.Tuple, ast.List) if truth else (ast.Compare, ast.Tuple, ast.List, ast.IfExp)
+    return truth and is_text(tree) or any(
+        not isinstance(node, takes) and any(map(is_text, ast.iter_child_nodes(node))) for node in ast.walk(tree))
+
+
 def _is_list(tree: ast.expr) -> bool:
     return isinstance(tree, (ast.List, ast.Tuple)) and bool(tree.elts) and all(map(_is_of_language, tree.elts))
 
@@ -328,7 +340,8 @@ def _trace(function: Callable[[Config], Any], domains: Domains, truth: bool) -> 
         decisions, asked = [decided], [0]
         symbols = {name: _Symbol(ast.Name(name, ast.Load()), decisions, asked) for name in domains}
         try:
-            return _tree_of(function(symbols))
+            value = function(symbols)
+            return _tree_of(False if value is None and truth else value)
         except _Fork as fork:
             condition = fork.condition
         except Exception:

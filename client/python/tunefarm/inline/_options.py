@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import math
 import warnings
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._expressions import plain
 from tunefarm.inline._space import Space
 
+MEASURED = ("time", "compile_time", "benchmark_time")  # in each result, in ms
 _SAMPLES_MAX = 4096
 _TRIALS = 100  # of a search that no option ends
 _RANDOM_FRACTION = 0.1  # of the space
@@ -126,32 +129,55 @@ def objective(name: Any, higher_is_better: Any, objectives: Any, metrics: Any, s
     return Objective(str(name), bool(higher_is_better))
 
 
-def metrics(given: Any) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
-    """Names and functions of a result, to be called in order: each sees those before."""
+def metrics(given: Any, parameters: Iterable[str]) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
+    """Names and functions of a result, to be called in order: each sees those before. What strings name is checked here,
+    before a search."""
     if given is None:
         return []
     if not isinstance(given, Mapping):
         raise InvalidArgumentError("metrics is a dict of functions or strings by names")
     made: List[Tuple[str, Callable[[Dict[str, Any]], Any]]] = []
     for name, item in given.items():
-        if callable(item):
-            made.append((name, item))
-        elif isinstance(item, str):
-            made.append((name, _evaluator(item, f"metrics['{name}']")))
-        else:
-            raise InvalidArgumentError(f"metrics['{name}'] is a {type(item).__name__}; give a function or a string")
+        what = f"metrics['{name}']"
+        if isinstance(item, str):
+            _check_names(item, what, [*parameters, *MEASURED, *(metric for metric, _ in made)])
+        elif not callable(item):
+            raise InvalidArgumentError(f"{what} is a {type(item).__name__}; give a function or a string")
+        made.append((name, _metric(item, what)))
     return made
 
 
-def _evaluator(text: str, what: str) -> Callable[[Dict[str, Any]], Any]:
+def _metric(given: Any, what: str) -> Callable[[Dict[str, Any]], Any]:
     def value(result: Dict[str, Any]) -> Any:
-        written = text
-        for name in sorted(result, key=len, reverse=True):
-            if not name.isidentifier():  # such as "GFLOP/s", of which a metric may be made
-                written = written.replace(name, f"({result[name]!r})")
         try:
-            return eval(written, {"math": math}, {name: item for name, item in result.items() if name.isidentifier()})
+            if callable(given):
+                found = given(result)
+            else:
+                names = {name: item for name, item in result.items() if name.isidentifier()}
+                found = eval(_with_values(given, result), {"math": math, **names})
+            # Of NumPy's scalars json.dump takes few.
+            return found.item() if hasattr(found, "item") and getattr(found, "ndim", 1) == 0 else found
         except Exception as error:
-            raise InvalidArgumentError(f"{what}: '{text}' fails: {type(error).__name__}: {error}") from error
+            raise InvalidArgumentError(f"{what} fails for {result}: {type(error).__name__}: {error}") from error
 
     return value
+
+
+def _with_values(text: str, result: Mapping[str, Any]) -> str:
+    """Of what is no name in Python: "GFLOP/s", of which a metric may be made."""
+    for name in sorted(result, key=len, reverse=True):
+        if not name.isidentifier():
+            text = text.replace(name, f"({result[name]!r})")
+    return text
+
+
+def _check_names(text: str, what: str, known: Sequence[str]) -> None:
+    try:
+        tree = ast.parse(_with_values(text, dict.fromkeys(known, 1.0)).strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise InvalidArgumentError(f"{what}: '{text}' is no Python expression: {error}") from None
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    for node in names:
+        if node.id not in bound and node.id not in known and node.id != "math" and not hasattr(builtins, node.id):
+            raise InvalidArgumentError(f"{what}: '{text}' has the unknown name '{node.id}'; there are {', '.join(known)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._launching import Program
 from tunefarm.inline._options import Objective
 from tunefarm.model import Outcome, Trial, TrialPurpose
@@ -77,8 +78,6 @@ def collect(trials: Sequence[Trial], names: Sequence[str], metrics: Metrics) -> 
             if "time" not in made:
                 results.append(made)
             made["time"] = trial.measurement.median_ns / 1e6
-            if trial.measurement.sample_ns:
-                made["times"] = [sample / 1e6 for sample in trial.measurement.sample_ns]
             made.setdefault("compile_time", trial.compile_ms)
             made["benchmark_time"] = made.get("benchmark_time", 0.0) + trial.run_ms
         elif trial.purpose is TrialPurpose.SEARCH:
@@ -92,7 +91,11 @@ def collect(trials: Sequence[Trial], names: Sequence[str], metrics: Metrics) -> 
 def by_objective(results: Sequence[Dict[str, Any]], objective: Objective) -> List[Dict[str, Any]]:
     """The best first. What is no number comes last."""
     def rank(result: Dict[str, Any]) -> float:
-        value = float(result[objective.name])
+        try:
+            value = float(result[objective.name])
+        except (TypeError, ValueError):
+            raise InvalidArgumentError(f"objective='{objective.name}' is {result[objective.name]!r} for {result}, which is "
+                                       "no number") from None
         if math.isnan(value):
             return math.inf
         return -value if objective.higher_is_better else value

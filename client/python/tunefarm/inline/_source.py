@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _files
 from tunefarm.errors import InvalidArgumentError
@@ -19,12 +19,13 @@ _SUFFIX = re.compile(r"\.\w{1,5}$")
 _COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*("([^"\n]+)"|<[^>\n]+>)[^\n]*$', re.MULTILINE)
 _PARAMETER_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
-# What C calls the types of buffers. Not those of bytes and of 16 bits, which often hold other elements' bits.
-_TYPES = {"float": "f32", "double": "f64", "int": "i32", "int32_t": "i32", "unsigned": "u32", "unsigned int": "u32",
-          "uint32_t": "u32", "long long": "i64", "int64_t": "i64", "unsigned long long": "u64", "uint64_t": "u64",
-          "size_t": "u64"}
 _UNNAMED = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const", "volatile",
             "size_t", "half", "restrict", "__restrict", "__restrict__"}
+_QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
+_FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
+# Directives over all their lines, and what ends a declaration.
+_BEFORE_DECLARATION = re.compile(r"^[ \t]*#(?:[^\\\n]|\\\r?[\s\S])*|[;{}]", re.MULTILINE)
+_OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
@@ -34,7 +35,8 @@ class Parameter(NamedTuple):
     is_pointer: bool
     is_const: bool  # what it points to is not written
     is_written: bool  # the body assigns to its elements
-    data_type: str  # of its elements, or its own; "" where the text does not show it
+    text: str  # "const float *x"
+    element: Optional[Tuple[str, int]]  # of C's own number types: "f" (floating point) or "i", and its bytes
 
 
 class Source(NamedTuple):
@@ -71,8 +73,11 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
     for item in rest:
         files[Path(os.fspath(item)).name] = _read_file(Path(os.fspath(item)))
     language = _language(text, lang)
+    if language == HOST and _OPENMP.search(text) and "_OPENMP" not in text:
+        raise InvalidArgumentError("kernel_source includes omp.h, and OpenMP is not supported: the library is not linked; "
+                                   "leave it out, or write it between #ifdef _OPENMP and #endif")
     parameters = parameters_of(kernel_name, text)
-    compiled = _for_cuda(text) if language == CUDA else _for_host(text)
+    compiled = _for_cuda(text) if language == CUDA else _for_host(kernel_name, text)
     suffix = ".cu" if language == CUDA else ".cc"
     return Source(language, {re.sub(r"\W", "_", name) + suffix: compiled, **files}, text, parameters)
 
@@ -129,17 +134,35 @@ def _language(text: str, lang: Optional[str]) -> str:
 
 def parameters_of(kernel_name: str, text: str) -> Optional[List[Parameter]]:
     """Of the definition of the function: a name, parentheses and a body."""
-    plain = _COMMENT_OR_TEXT.sub(lambda match: " " if match.group().startswith("/") else '""', text)
-    base = re.split(r"[<(]", kernel_name, maxsplit=1)[0].strip().split("::")[-1]
-    for match in re.finditer(rf"\b{re.escape(base)}\s*\(", plain):
+    plain = _blanked(text)
+    for match in _named(kernel_name, plain):
         end = _closing(plain, match.end() - 1)
-        if end < 0 or not plain[end + 1:].lstrip().startswith("{"):
-            continue
-        body_begin = plain.index("{", end)
-        body = plain[body_begin:_closing(plain, body_begin) + 1]
-        parts = _split(plain[match.end():end])
-        return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
+        if _is_definition(plain, end):
+            body_begin = plain.index("{", end)
+            body = plain[body_begin:_closing(plain, body_begin) + 1]
+            parts = _split(plain[match.end():end])
+            return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
     return None
+
+
+def _blanked(text: str) -> str:
+    """As long, without what stands in comments and strings."""
+    def spaces(match: "re.Match[str]") -> str:
+        blank = re.sub(r"[^\n]", " ", match.group())
+        return blank if match.group().startswith("/") else f'"{blank[1:-1]}"'
+
+    return _COMMENT_OR_TEXT.sub(spaces, text)
+
+
+def _named(kernel_name: str, plain: str) -> "List[re.Match[str]]":
+    """The kernel's name with a parenthesis."""
+    base = re.split(r"[<(]", kernel_name, maxsplit=1)[0].strip().split("::")[-1]
+    return list(re.finditer(rf"\b{re.escape(base)}\s*\(", plain))
+
+
+def _is_definition(plain: str, end: int) -> bool:
+    """Whether a body follows the parenthesis at `end`."""
+    return end >= 0 and plain[end + 1:].lstrip().startswith("{")
 
 
 def _closing(text: str, begin: int) -> int:
@@ -175,10 +198,24 @@ def _parameter(text: str, body: str) -> Parameter:
         name = ""
     is_pointer = "*" in text or "[" in text
     is_const = bool(re.search(r"\bconst\b", text.split("*")[0]))
-    words = re.findall(r"\w+", text[:found.start()] if name and found else text.split("[")[0])
-    spelled = " ".join(word for word in words if word not in ("const", "volatile") and "restrict" not in word)
     return Parameter(name, is_pointer, is_pointer and is_const, bool(name) and is_pointer and _is_written(name, body),
-                     _TYPES.get(spelled, "") if "<" not in text else "")
+                     " ".join(text.split()), _element(text[:found.start()] if found and name else text))
+
+
+def _element(text: str) -> Optional[Tuple[str, int]]:
+    """Of a parameter without its name. None: a type of another name, a reference, or a pointer to pointers."""
+    words = [word for word in re.findall(r"[\w:]+", text.split("[")[0]) if word not in _QUALIFIERS]
+    if not words or text.count("*") > 1 or re.search(r"[&<]", text):
+        return None
+    one = words[0].rpartition("std::")[2] if len(words) == 1 else ""
+    if one in ("float", "double"):
+        return "f", 4 if one == "float" else 8
+    fixed = _FIXED_WIDTH.fullmatch(one)
+    if fixed or one in ("bool", "size_t"):
+        return "i", int(fixed.group(1)) // 8 if fixed else 1 if one == "bool" else 8
+    if not set(words) <= {"signed", "unsigned", "char", "short", "int", "long"}:
+        return None
+    return "i", next((width for word, width in (("char", 1), ("short", 2), ("long", 8)) if word in words), 4)
 
 
 def _is_written(name: str, body: str) -> bool:
@@ -210,10 +247,18 @@ def _inserted(text: str, offset: int, lines: str) -> str:
     return f"{before}{lines}#line {number}\n{text[offset:]}"
 
 
-def _for_host(text: str) -> str:
-    """Entries are extern "C"; a source that does not say so is C, whatever follows its headers."""
+def _for_host(kernel_name: str, text: str) -> str:
+    """Entries are extern "C". In a source that does not say so the function's definition becomes it, or all that follows
+    the headers where that is not possible, which excludes templates and overloads."""
     if re.search(r'extern\s+"C"', text):
         return text
+    plain = _blanked(text)
+    name = next(iter(_named(kernel_name, plain)), None)
+    if name is not None and _is_definition(plain, _closing(plain, name.end() - 1)):
+        begin = max((match.end() for match in _BEFORE_DECLARATION.finditer(plain, 0, name.start())), default=0)
+        begin += len(plain[begin:]) - len(plain[begin:].lstrip())
+        if not re.search(r"\b(static|inline|template)\b", plain[begin:name.start()]):
+            return f'{text[:begin]}extern "C" {text[begin:]}'
     return _inserted(text, _behind_includes(text), 'extern "C" {\n').rstrip("\n") + "\n}\n"
 
 

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
-from tunefarm import model
+from tunefarm import _launch_abi, model
 from tunefarm.client import Client
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline import _arguments, _definition, _options, _results, _source
@@ -49,8 +49,9 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     popsize. cache: see the warning that it gives. metrics: functions of a result, or strings.
     defines, compiler_options, block_size_names, smem_args, cmem_args, objective, objective_higher_is_better, seed, quiet,
     verbose: as in Kernel Tuner. The others must have their defaults.
-    client: a connection to a daemon; by default that which Client() makes. Programs that are started for launches find
-    their credentials in the environment only. measure: as Client.submit takes it.
+    client: a connection to a daemon, which stays open until `best` was launched once; by default one that Client() makes
+    for each use. Programs that are started for launches find their credentials in the environment only.
+    measure: as Client.submit takes it.
 
     InvalidArgumentError names the argument that is not supported or wrong.
     """
@@ -61,7 +62,7 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     space = Space(tune_params, restrictions)
     search = _options.search(strategy, strategy_options, space)
     goal = _options.objective(objective, objective_higher_is_better, objectives, metrics, search.strategy)
-    computed = _options.metrics(metrics)
+    computed = _options.metrics(metrics, space.domains)
     knobs = _options.measure(iterations, cache, measure)
     made = _prepared(kernel_name, kernel_source, lang, problem_size, (grid_div_x, grid_div_y, grid_div_z), arguments,
                      answer, verify, space, block_size_names, smem_args, cmem_args, compiler)
@@ -70,6 +71,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
         selector = _device(connection, made.source, device)
         kernel = made.definition(connection, defines, compiler_options, atol, _UNVERIFIED if verify is not None else "")
         program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
+        if verify is not None:
+            _launch_abi.library()  # Without it nothing could be verified, and the search would be in vain.
         job = _run(connection, kernel, progress=not quiet, device=selector, strategy=search.strategy,
                    strategy_options=search.options, seed=seed or 0, max_trials=search.max_trials,
                    max_seconds=search.max_seconds, measure=knobs, no_memory=cache is None, retry_poisoned=cache is None,
@@ -90,7 +93,7 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
         results.best = _results.Best(ranked[0], program, list(space.domains))
     env: Dict[str, Any] = {
         "device_name": job.studies[0].device_class_name if job.studies else ", ".join(sorted(set(names.values()))),
-        "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": iterations,
+        "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": knobs["min_samples"],
         "compiler_options": list(compiler_options or []),
         "verified_against_first_config": results.verified_against_first_config,
         "best_config": dict(ranked[0]) if ranked else None}
