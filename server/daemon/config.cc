@@ -113,9 +113,8 @@ const std::vector<Setting>& Settings() {
        "Compiled binaries kept on disk, those used last; 0 keeps none there.", 0, int64_t{1} << 46},
       {"max_data_file_bytes", "--max-data-file-bytes", &DaemonConfig::max_data_file_bytes,
        "Data files that users have uploaded, and on an agent those that it has fetched. Those that stored kernels name "
-       "stay, of the others those used last; the others of one certificate or token, and of the local sockets "
-       "together, "
-       "may have half of it.",
+       "stay, of the others those used last; those of one certificate or token, and of the local sockets together, may "
+       "have half of it.",
        1 << 20, int64_t{1} << 46},
       {"min_free_disk_bytes", "--min-free-disk-bytes", &DaemonConfig::min_free_disk_bytes,
        "With less free space in the data directory's file system, new jobs are refused and running jobs pause; 0: "

@@ -372,7 +372,7 @@ absl::StatusOr<std::optional<DataFileProgress>> DataFileStore::Claim(const DataF
       const bool is_new = progress.has_value() && !progress->is_whole && progress->received_bytes == 0 &&
                           part.offset == 0 && !part.bytes.empty();
       if (!is_new || has_begun) return progress;
-      if (CheckOwner(part, {}).ok() && CheckRoom(part).ok()) {
+      if (CheckOwner(part).ok() && CheckRoom(part).ok()) {
         uploads_[part.digest] = {part.total_bytes, 0, options_.clock->WallMs(), std::string(part.owner), true};
         return std::optional<DataFileProgress>();
       }
@@ -388,10 +388,10 @@ int64_t DataFileStore::BytesOfAll() const {
   return bytes;
 }
 
-int64_t DataFileStore::BytesOfOwner(std::string_view owner, const std::unordered_set<std::string>& named) const {
+int64_t DataFileStore::BytesOfOwner(std::string_view owner) const {
   int64_t bytes = 0;
   for (const auto& [digest, file] : files_) {
-    if (file.owner == owner && named.count(digest) == 0) bytes += Counted(file.bytes);
+    if (file.owner == owner) bytes += Counted(file.bytes);
   }
   for (const auto& [digest, upload] : uploads_) {
     if (upload.owner == owner) bytes += Counted(std::max(upload.total, upload.received));
@@ -399,13 +399,13 @@ int64_t DataFileStore::BytesOfOwner(std::string_view owner, const std::unordered
   return bytes;
 }
 
-absl::Status DataFileStore::CheckOwner(const DataFilePart& part, const std::unordered_set<std::string>& named) const {
+absl::Status DataFileStore::CheckOwner(const DataFilePart& part) const {
   if (options_.owner_bytes_max <= 0) return absl::OkStatus();
-  const int64_t own = BytesOfOwner(part.owner, named);
+  const int64_t own = BytesOfOwner(part.owner);
   if (own + Counted(part.total_bytes) <= options_.owner_bytes_max) return absl::OkStatus();
   return NoRoom(ResourceExhausted(
-      "there is no room for a data file of {}: uploads of this caller that no stored kernel names have {}, and may "
-      "have {}; submit the kernels that name them, or try again in some minutes",
+      "there is no room for a data file of {}: this caller's have {}, by files that stored kernels name and by uploads, "
+      "and may have {} (half of max_data_file_bytes); delete kernels that are not needed, or try again in some minutes",
       Size(part.total_bytes), Size(own), Size(options_.owner_bytes_max)));
 }
 
@@ -434,10 +434,10 @@ absl::Status DataFileStore::MakeRoom(const DataFilePart& part) {
   if (uploads_.count(part.digest) > 0 || files_.count(part.digest) > 0) return absl::OkStatus();
   const std::string owner(part.owner);
   if (options_.owner_bytes_max > 0) {
-    const int64_t over = BytesOfOwner(owner, named) + Counted(part.total_bytes) - options_.owner_bytes_max;
+    const int64_t over = BytesOfOwner(owner) + Counted(part.total_bytes) - options_.owner_bytes_max;
     Remove(&owner, named, over, CountedMin());
   }
-  RETURN_IF_ERROR(CheckOwner(part, named));
+  RETURN_IF_ERROR(CheckOwner(part));
   Remove(nullptr, named, BytesOfAll() + Counted(part.total_bytes) - options_.bytes_max, CountedMin());
   if (const absl::StatusOr<uint64_t> free = FreeBytes(options_.path); free.ok()) {
     Remove(nullptr, named, part.total_bytes + options_.free_bytes_min - static_cast<int64_t>(*free), 0);

@@ -35,7 +35,7 @@ struct DataFileStoreOptions {
   std::string path;  // of the folder, made if missing
   // Of all files and of uploads as they will be. Each counts as 1/kFilesMax of it at least, which bounds their number.
   int64_t bytes_max = int64_t{32} << 30;
-  // Of one owner's uploads, and files that nothing names; 0: no limit of its own.
+  // Of one owner's files and uploads; 0: no limit of its own.
   int64_t owner_bytes_max = 0;
   int64_t free_bytes_min = 0;  // nothing is written that leaves less on the file system
   // The digests that something names, whose files stay. Asked when space is needed, with no lock held. Empty function:
@@ -137,16 +137,14 @@ class DataFileStore {
   // where all of them were too few.
   void Remove(const std::string* owner, const std::unordered_set<std::string>& named, int64_t bytes, int64_t bytes_min)
       EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether a new upload keeps the limits: its owner's, of what is not named, and those of all and of the disk.
-  absl::Status CheckOwner(const DataFilePart& part, const std::unordered_set<std::string>& named) const
-      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a new upload keeps the limits: its owner's, and those of all and of the disk.
+  absl::Status CheckOwner(const DataFilePart& part) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckRoom(const DataFilePart& part) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t CountedMin() const { return options_.bytes_max / kFilesMax + 1; }
   // What a file counts as in what follows.
   int64_t Counted(int64_t bytes) const { return std::max(bytes, CountedMin()); }
   int64_t BytesOfAll() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int64_t BytesOfOwner(std::string_view owner, const std::unordered_set<std::string>& named) const
-      EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t BytesOfOwner(std::string_view owner) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of one that is busy with this call: how much of it there is now. InvalidArgument: its content is another.
   absl::StatusOr<DataFileProgress> Append(const DataFilePart& part, int64_t received) const;
   absl::Status Complete(const DataFilePart& part, int fd) const;

@@ -422,17 +422,21 @@ TEST_F(DataFileStoreTest, OneOwnerCannotTakeTheSpaceOfOthers) {
   ASSERT_TRUE(Upload(store.get(), c, "alice").ok());
   EXPECT_FALSE(Has(store.get(), a));
   EXPECT_TRUE(Has(store.get(), other));
-  // What a kernel names does not count.
+  // What a kernel names stays, and counts.
   named.insert(Sha256(b).Hex());
+  clock_.Advance(std::chrono::minutes(2));
   ASSERT_TRUE(Upload(store.get(), a, "alice").ok());
   EXPECT_TRUE(Has(store.get(), b));
-  EXPECT_TRUE(Has(store.get(), c));
+  EXPECT_FALSE(Has(store.get(), c));
+  named.insert(Sha256(a).Hex());
+  EXPECT_EQ(ReasonOf(Upload(store.get(), c, "alice")), "DATA_FILE_QUOTA");
+  named.clear();
   // Uploads under way count in full.
   const std::string large = Content(2000, 'l');
   ASSERT_TRUE(WritePart(store.get(), large, 0, 10, "alice").ok());
   const absl::Status full = Upload(store.get(), Content(500, 'm'), "alice");
   EXPECT_EQ(ReasonOf(full), "DATA_FILE_QUOTA");
-  EXPECT_THAT(Message(full), HasSubstr("uploads of this caller that no stored kernel names have"));
+  EXPECT_THAT(Message(full), HasSubstr("this caller's have 1.95 KiB"));
   EXPECT_THAT(
       Message(Upload(store.get(), Content(2001, 'n'), "alice")),
       HasSubstr(
