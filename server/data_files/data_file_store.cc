@@ -404,8 +404,9 @@ absl::Status DataFileStore::CheckOwner(const DataFilePart& part) const {
   const int64_t own = BytesOfOwner(part.owner);
   if (own + Counted(part.total_bytes) <= options_.owner_bytes_max) return absl::OkStatus();
   return NoRoom(ResourceExhausted(
-      "there is no room for a data file of {}: this caller's have {}, by files that stored kernels name and by uploads, "
-      "and may have {} (half of max_data_file_bytes); delete kernels that are not needed, or try again in some minutes",
+      "there is no room for a data file of {}: this caller's have {}, with those that stored kernels name and uploads; "
+      "they may have {} (half of max_data_file_bytes); delete kernels that are not needed, or try again in some "
+      "minutes",
       Size(part.total_bytes), Size(own), Size(options_.owner_bytes_max)));
 }
 
