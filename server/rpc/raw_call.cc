@@ -78,7 +78,7 @@ RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::Callb
   }
   absl::StatusOr<CallContext> caller = around_->entrance->Authorize(*context, route_->call);
   if (!caller.ok()) {
-    FinishRefused(caller.status());
+    Finish(ToGrpc(caller.status()));
     return;
   }
   caller_ = *std::move(caller);
@@ -95,16 +95,7 @@ RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::Callb
 
 void RawCall::Refuse(const absl::Status& status) {
   around_->entrance->Record(caller_, route_->call, nullptr, nullptr, status);
-  FinishRefused(status);
-}
-
-void RawCall::FinishRefused(const absl::Status& status) {
-  const bool waits = absl::IsUnauthenticated(status) || (absl::IsResourceExhausted(status) && !IsOfAgents());
-  if (around_->tarpit != nullptr && waits) {
-    around_->tarpit->Hold([this, refusal = ToGrpc(status)] { Finish(refusal); });
-  } else {
-    Finish(ToGrpc(status));
-  }
+  Finish(ToGrpc(status));
 }
 
 void RawCall::OnReadDone(bool ok) {

@@ -22,7 +22,6 @@
 #include "server/rpc/call_limits.h"
 #include "server/rpc/entrance.h"
 #include "server/rpc/pending_reads.h"
-#include "server/rpc/tarpit.h"
 #include "server/rpc/wire_scan.h"
 
 namespace tunefarm {
@@ -57,7 +56,6 @@ struct CallSurroundings {
   OpenCalls* open_calls = nullptr;
   CallLimits* limits = nullptr;
   PendingReads* reads = nullptr;
-  Tarpit* tarpit = nullptr;  // null: refusals are told at once
   Clock* clock = nullptr;
 };
 
@@ -126,8 +124,6 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   bool Parse(const grpc::Slice* flat, google::protobuf::Message* request);
   // A refusal that the gate did not make.
   void Refuse(const absl::Status& status);
-  // The end of a call that was refused before it ran. Who has no identity or asks for too much waits for it.
-  void FinishRefused(const absl::Status& status);
   bool IsOfAgents() const { return route_->kind == CallKind::kAgentCall; }
 
   const CallSurroundings* const around_;

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <string_view>
 
-#include "server/base/executor.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -19,7 +18,6 @@
 #include "server/rpc/entrance.h"
 #include "server/rpc/public_calls.h"
 #include "server/rpc/router.h"
-#include "server/rpc/tarpit.h"
 
 namespace tunefarm {
 namespace {
@@ -39,8 +37,6 @@ constexpr int kHandshakeMsMax = 10'000;
 // has no identity never has a call for longer than its refusal takes. Not of Unix sockets, whose calls it would make
 // dearer, and whose files say who may connect.
 constexpr int kIdleMsMax = 60'000;
-
-bool IsOnNetwork(const RpcServerOptions& options) { return options.tls || options.is_insecure; }
 
 Listener ListenerOf(const RpcServerOptions& options) {
   Listener listener;
@@ -102,14 +98,11 @@ struct RpcServer::Impl {
   Impl(const RpcServices& services_used, Clock* clock, const RpcServerOptions& options)
       : services(services_used),
         reads(clock, options.request_time_max),
-        refusals(IsOnNetwork(options) ? std::make_unique<ThreadExecutor>("rpc-refusals", clock) : nullptr),
-        tarpit(refusals ? std::make_unique<Tarpit>(refusals.get(), options.refusal_delay) : nullptr),
         entrance(options.gate != nullptr ? options.gate : &open_gate, ListenerOf(options)),
         router({.entrance = &entrance,
                 .open_calls = services.calls,
                 .limits = options.limits != nullptr ? options.limits : &own_limits,
                 .reads = &reads,
-                .tarpit = tarpit.get(),
                 .clock = clock}),
         public_calls(services) {
     public_calls.AddTo(&router);
@@ -125,8 +118,6 @@ struct RpcServer::Impl {
 
   const RpcServices services;
   PendingReads reads;
-  const std::unique_ptr<ThreadExecutor> refusals;
-  const std::unique_ptr<Tarpit> tarpit;
   const Gate open_gate{GateOptions{}};
   const Entrance entrance;
   CallLimits own_limits;
@@ -184,7 +175,6 @@ void RpcServer::Shutdown(Duration grace) {
   if (impl_->is_shut_down || !impl_->server) return;
   impl_->is_shut_down = true;
   for (Door& door : impl_->doors) door.Close();
-  if (impl_->tarpit) impl_->tarpit->Drain();
   const gpr_timespec deadline =
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(grace.count(), GPR_TIMESPAN));
   impl_->server->Shutdown(deadline);

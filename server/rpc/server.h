@@ -61,9 +61,6 @@ struct RpcServerOptions {
   CallLimits* limits = nullptr;
   // How long a request may take to arrive; then its call is cancelled.
   Duration request_time_max = std::chrono::minutes(2);
-  // How long peers on a network (TLS or plain text) wait for a refusal because they have no identity or ask for too
-  // much.
-  Duration refusal_delay = std::chrono::seconds(2);
 };
 
 class RpcServer {
