@@ -122,8 +122,8 @@ absl::StatusOr<Digest> DigestOf(int fd, const std::string& path) {
   }
 }
 
-// After a sync that failed, what is read is not what is on the disk, and the next sync says nothing of it: the upload
-// begins anew.
+// After a failed sync the page cache may differ from the disk, and the next sync does not report it: the upload begins
+// at 0.
 absl::Status LostOnDisk(int fd, const std::string& path) {
   const absl::Status status = OfDisk(ErrnoStatus(errno, "cannot write {}", path));
   if (ftruncate(fd, 0) != 0) LogWarn("data", "{}", MessageOf(ErrnoStatus(errno, "cannot cut {}", path)));

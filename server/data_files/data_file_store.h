@@ -82,9 +82,9 @@ class DataFileStore {
   DataFileProgress Find(const std::string& digest) LOCKS_EXCLUDED(mutex_);
 
   // Takes a part. One that begins behind what has been received is not taken, and one that has been received changes
-  // nothing: the answer says where the next one begins. A part with another total than those before begins the upload
-  // anew. InvalidArgument (DATA_FILE_INVALID) for a part that is none and where the whole has another digest, after
-  // which the upload is gone; ResourceExhausted (DATA_FILE_QUOTA) without room; Unavailable where another call
+  // nothing: the answer says where the next one begins. After a part with another total than those before the
+  // upload begins at 0. InvalidArgument (DATA_FILE_INVALID) for an invalid part and where the whole has another digest,
+  // after which the upload is removed; ResourceExhausted (DATA_FILE_QUOTA) without room; Unavailable where another call
   // completes the file, and the errors of `named`: repeat the call.
   absl::StatusOr<DataFileProgress> Write(const DataFilePart& part) LOCKS_EXCLUDED(mutex_);
 
