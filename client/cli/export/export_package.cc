@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/cli/export/package_writer.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/best_filter.h"
 #include "client/cli/options/kernel_argument.h"
@@ -25,6 +24,7 @@
 #include "server/definition/kernel_plan.h"
 #include "server/definition/launch_sequence.h"
 #include "server/definition/lookup_rules.h"
+#include "server/package/package_writer.h"
 
 namespace tunefarm::cli {
 namespace {
