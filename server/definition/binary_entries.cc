@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -83,16 +82,10 @@ bool DefinesSymbol(const std::vector<Section>& sections, std::string_view symbol
 }
 
 // Each kernel step of the definition, with where it stands.
-struct KernelStep {
-  std::string place;
-  const v1::KernelLaunch* launch = nullptr;
-  bool is_conditional = false;
-};
-
-std::vector<KernelStep> KernelSteps(const v1::Kernel& kernel) {
-  std::vector<KernelStep> steps;
+std::vector<std::pair<std::string, const v1::KernelLaunch*>> KernelSteps(const v1::Kernel& kernel) {
+  std::vector<std::pair<std::string, const v1::KernelLaunch*>> steps;
   const auto add = [&steps](std::string place, const v1::Step& step) {
-    if (step.has_kernel()) steps.push_back({std::move(place), &step.kernel(), !step.when().empty()});
+    if (step.has_kernel()) steps.emplace_back(std::move(place), &step.kernel());
   };
   for (int i = 0; i < kernel.launches_size(); ++i) add(fmt::format("launches[{}]", i), kernel.launches(i));
   for (int i = 0; i < kernel.prepare_size(); ++i) add(fmt::format("prepare[{}]", i), kernel.prepare(i).step());
@@ -130,26 +123,19 @@ std::string WhyEntriesDoNotFit(const KernelPlan& plan, std::string_view binary,
   if (plan.language() == v1::LANGUAGE_PYTHON) return {};
   const std::vector<Section> sections = SectionsOf(binary);
   if (sections.empty()) return {};
-  const std::vector<KernelStep> steps = KernelSteps(plan.kernel());
-  for (const KernelStep& step : steps) {
-    const std::string& entry = step.launch->entry();
-    const auto lowered = symbols.find(entry);
-    const std::string& symbol = lowered == symbols.end() ? entry : lowered->second;
+  for (const auto& [place, launch] : KernelSteps(plan.kernel())) {
+    const auto lowered = symbols.find(launch->entry());
+    const std::string& symbol = lowered == symbols.end() ? launch->entry() : lowered->second;
     if (!DefinesSymbol(sections, symbol)) {
-      return fmt::format("{}: the binary has no function '{}'; declare it extern \"C\", or correct the entry",
-                         step.place, entry);
+      return fmt::format("{}: the binary has no function '{}'; declare it extern \"C\", or correct the entry", place,
+                         launch->entry());
     }
     if (plan.language() != v1::LANGUAGE_CUDA) continue;
     const int parameters = ParametersOf(binary, symbol);
-    if (parameters < 0 || parameters == step.launch->arguments_size()) continue;
-    // Configs may choose between steps that launch one entry: a binary has the parameters of one of them.
-    const bool is_of_another =
-        step.is_conditional && std::any_of(steps.begin(), steps.end(), [&](const KernelStep& other) {
-          return other.launch->entry() == entry && other.launch->arguments_size() == parameters;
-        });
-    if (is_of_another) continue;
-    return fmt::format("{}: '{}' takes {} parameters, but {} arguments are passed", step.place, entry, parameters,
-                       step.launch->arguments_size());
+    if (parameters >= 0 && parameters != launch->arguments_size()) {
+      return fmt::format("{}: '{}' takes {} parameters, but {} arguments are passed", place, launch->entry(),
+                         parameters, launch->arguments_size());
+    }
   }
   return {};
 }

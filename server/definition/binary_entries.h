@@ -12,9 +12,8 @@
 namespace tunefarm {
 
 // The first entry of the definition that the binary lacks, or that takes another number of arguments than a step passes
-// (known of CUDA kernels), in one sentence; empty if there is none, also for a binary that is no 64-bit ELF file. Of
-// steps with `when` that launch the same entry, one must pass that many. `symbols`: entries as the definition writes
-// them, to their names in the binary.
+// (known of CUDA kernels), in one sentence; empty if there is none, also for a binary that is no 64-bit ELF file.
+// `symbols`: entries as the definition writes them, to their names in the binary.
 std::string WhyEntriesDoNotFit(const KernelPlan& plan, std::string_view binary,
                                const std::map<std::string, std::string>& symbols);
 

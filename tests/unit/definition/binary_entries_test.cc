@@ -115,28 +115,6 @@ TEST(BinaryEntriesTest, ArgumentsOfCudaKernelsAreCounted) {
   EXPECT_EQ(ParametersOf(MakeBinary({"run"}, 3), "walk"), -1);
 }
 
-TEST(BinaryEntriesTest, StepsThatConfigsChooseBetweenMayPassDifferentArguments) {
-  v1::Kernel kernel = Plan("LANGUAGE_CUDA")->kernel();
-  kernel.mutable_launches(0)->set_when("N > 0");
-  v1::Step* const other = kernel.add_launches();
-  *other = kernel.launches(0);
-  other->mutable_kernel()->add_arguments("y");
-  other->set_when("N < 0");
-  const auto plan = KernelPlan::Compile(kernel);
-  ASSERT_TRUE(plan.ok()) << MessageOf(plan.status());
-  const auto why = [&plan](int parameters) {
-    return WhyEntriesDoNotFit(**plan, MakeBinary({"_Z3runPf"}, parameters), {{"run", "_Z3runPf"}});
-  };
-  EXPECT_EQ(why(1), "");
-  EXPECT_EQ(why(2), "");
-  EXPECT_EQ(why(3), "launches[0]: 'run' takes 3 parameters, but 1 arguments are passed");
-  other->clear_when();
-  const auto strict = KernelPlan::Compile(kernel);
-  ASSERT_TRUE(strict.ok()) << MessageOf(strict.status());
-  EXPECT_EQ(WhyEntriesDoNotFit(**strict, MakeBinary({"_Z3runPf"}, 1), {{"run", "_Z3runPf"}}),
-            "launches[1]: 'run' takes 1 parameters, but 2 arguments are passed");
-}
-
 TEST(BinaryEntriesTest, AnyBytesAreRead) {
   const auto plan = Plan("LANGUAGE_CUDA");
   ASSERT_NE(plan, nullptr);
