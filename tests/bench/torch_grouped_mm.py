@@ -30,6 +30,8 @@ import sys
 import time
 import traceback
 
+from device_timing import DeviceTimer, alternate, paired_ratio, spread, worst_row
+
 # name: (tokens, topk, E, N, K)
 CASES = {
     "qwen3_up": (4096, 8, 128, 1536, 2048),
@@ -167,7 +169,6 @@ class Products:
 
     def is_right(self, operands, op, sizes):
         reference = operands.reference(self.torch, op, sizes)
-        from device_timing import worst_row
         return lambda out: worst_row(self.torch, out, reference)[1]
 
     def tune_triton(self, case, op, operands):
@@ -184,7 +185,6 @@ class Products:
         return config
 
     def measure(self, case, op, operands, limits):
-        from device_timing import alternate, paired_ratio, spread, worst_row
         torch = self.torch
         config = self.tune_triton(case, op, operands)
         samples, worst, floors, is_right = {}, {}, [], True
@@ -229,7 +229,7 @@ class Products:
                     print(f"{case} {op}: " + ", ".join(f"{n} {v:.1f}" for n, v in row["medians_us"].items()), flush=True)
                 except Exception as error:
                     traceback.print_exc()
-                    self.problems.append(f"{case} {op}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+                    self.problems.append(f"{case} {op}: {type(error).__name__}: {error}"[:500])
             del operands
             self.torch.cuda.empty_cache()
         return results
@@ -266,7 +266,7 @@ def arguments():
     parser.add_argument("--case", action="append", choices=list(CASES), dest="cases")
     parser.add_argument("--layout", choices=("transposed", "row_major"), default="transposed")
     parser.add_argument("--seeds", default="101,102,103")
-    parser.add_argument("--rounds", type=int, help="samples of each contender and seed (20)")
+    parser.add_argument("--rounds", type=int, help="samples of each contender and seed (30)")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--quick", action="store_true", help="two minutes: fewer cases, seeds and rounds")
     options = parser.parse_args()
@@ -278,7 +278,7 @@ def arguments():
     options.seeds = [int(seed) for seed in options.seeds.split(",")]
     if options.quick:
         options.seeds = options.seeds[:1]
-    options.rounds = options.rounds or (8 if options.quick else 20)
+    options.rounds = options.rounds or (8 if options.quick else 30)
     if TUNING_SEED in options.seeds:
         parser.error(f"{TUNING_SEED} is the seed that Triton is tuned on")
     if "worker" in options.parts and not options.bundle:
@@ -293,7 +293,6 @@ def main():
         sys.path.insert(0, os.path.join(os.path.abspath(options.bundle), "python"))
     import torch
     import tunefarm.torch
-    from device_timing import DeviceTimer
     torch.set_float32_matmul_precision("highest")
     fallbacks = Fallbacks()
     begin = time.monotonic()

@@ -72,16 +72,17 @@ def driver_launch(torch):
     return lambda: launch(place, function, parameters, None), keep
 
 
-def package_kernel(launch, packages, name, **dims):
-    """The first package's kernel for these dims, with its sizes as ends of groups if it knows those; and whether it does."""
+def package_kernel(launch, packages, name, ends, **dims):
+    """The first package's kernel for these dims, and whether it takes the ends of groups in place of their sizes: as `ends`
+    says, if the package knows ends."""
     errors = []
     for path in packages:
         package = launch.open(path)
         if name not in package.kernels:
             continue
-        for ends in ({"group_ends": 1}, {}):
+        for more in ({"group_ends": int(ends)}, {}):
             try:
-                return package.kernel(name, dtype="bf16", **dims, **ends), bool(ends)
+                return package.kernel(name, dtype="bf16", **dims, **more), bool(more.get("group_ends"))
             except Exception as error:
                 errors.append(f"{path}: {error}")
     raise RuntimeError(f"no package has {name} for {dims}: {'; '.join(errors)}")
@@ -90,7 +91,8 @@ def package_kernel(launch, packages, name, **dims):
 def kernel_call(torch, packages):
     """A launch of the forward product by tunefarm.launch, with all six arrays."""
     import tunefarm.launch
-    kernel, takes_ends = package_kernel(tunefarm.launch, packages, "grouped_gemm_forward", E=EXPERTS, N=N, K=K, topk=1)
+    kernel, takes_ends = package_kernel(tunefarm.launch, packages, "grouped_gemm_forward", True, E=EXPERTS, N=N, K=K,
+                                         topk=1)
     sizes = torch.zeros(EXPERTS, device="cuda", dtype=torch.int32)
     sizes[slice(None) if takes_ends else 0] = 8
     arrays = {
@@ -102,10 +104,8 @@ def kernel_call(torch, packages):
         "topk_weights": torch.ones(ROWS, device="cuda"),
     }
     arrays = {argument.name: arrays[argument.name] for argument in kernel.arguments}
-    dims = {"tokens": ROWS}
-    dims = {name: dims[name] for name in kernel.dims}
-    kernel(**arrays, **dims)
-    return lambda: kernel(**arrays, **dims)
+    kernel(**arrays, tokens=ROWS)
+    return lambda: kernel(**arrays, tokens=ROWS)
 
 
 def run(torch, ours, options):

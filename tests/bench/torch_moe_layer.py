@@ -168,7 +168,7 @@ def train(torch, model, step, parameters, count):
         loss, gradients = step(*model.batch(number))
         losses.append(loss.clone())
         for parameter, gradient in zip(parameters, gradients[1:]):
-            parameter.grad = gradient
+            parameter.grad = gradient.contiguous()  # the optimizer takes all of a parameter's tensors to lie alike
         optimizer.step()
     with torch.no_grad():
         for parameter, first in zip(parameters, model.first):

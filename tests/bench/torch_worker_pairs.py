@@ -29,6 +29,7 @@ class Worker:
         self.program = os.path.join(os.path.abspath(bundle), "bin", "tunefarm")
         self.directory = tempfile.TemporaryDirectory(prefix="tunefarm-pairs.")
         self.environment = dict(os.environ, TUNEFARM_DATA_DIR=self.directory.name)
+        self.environment.pop("TUNEFARM_SERVER", None)
 
     def call(self, *words):
         return subprocess.run([self.program, *words], env=self.environment, capture_output=True, text=True)
@@ -57,8 +58,8 @@ def launch_of(torch, packages, op, case, sizes):
     from torch_host_cost import package_kernel
     tokens, topk, experts, n, k = CASES[case]
     rows = tokens * topk
-    kernel, takes_ends = package_kernel(tunefarm.launch, packages, KERNELS[op], E=experts, N=n, K=k)
-    ends = torch.tensor(sizes, dtype=torch.int32).cumsum(0)
+    kernel, takes_ends = package_kernel(tunefarm.launch, packages, KERNELS[op], False, E=experts, N=n, K=k)
+    sizes = torch.tensor(sizes, dtype=torch.int32)
     generator = torch.Generator(device="cuda").manual_seed(1)
 
     def normal(deviation, *shape):
@@ -71,7 +72,7 @@ def launch_of(torch, packages, op, case, sizes):
         "y": lambda: torch.empty(rows, n, device="cuda", dtype=torch.bfloat16),
         "dx": lambda: torch.empty(rows, k, device="cuda", dtype=torch.bfloat16),
         "dw": lambda: torch.empty(experts, n, k, device="cuda", dtype=torch.bfloat16),
-        "m_sizes": lambda: (ends if takes_ends else torch.tensor(sizes)).to("cuda", torch.int32),
+        "m_sizes": lambda: (sizes.cumsum(0) if takes_ends else sizes).to("cuda", torch.int32),
         "gather_indices": lambda: torch.arange(rows, device="cuda", dtype=torch.int32),
         "topk_weights": lambda: torch.ones(rows, device="cuda"),
     }
