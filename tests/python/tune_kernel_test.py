@@ -313,18 +313,35 @@ class Sources(unittest.TestCase):
         self.assertEqual(_source.read("f", text, "C").language, "HOST_CXX")
 
     def test_unroll_factors_are_constants(self):
-        text = "__global__ void f(int *x) {\n#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
-        self.assertEqual(_source.read("f", text, None).files["kernel.cu"], """\
+        loop = "#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
+        constant = """\
+#if loop_unroll_factor_1 && !defined(tunefarm_has_loop_unroll_factor_1)
+#define tunefarm_has_loop_unroll_factor_1
 constexpr int tunefarm_loop_unroll_factor_1 = loop_unroll_factor_1;
-#line 1
-__global__ void f(int *x) {
+#endif
+"""
+        begin = "__global__ void f(int *x) {\n"
+        changed = """\
 #if loop_unroll_factor_1
 #pragma unroll tunefarm_loop_unroll_factor_1
 #endif
-#line 3
+#line %d
 for (;;) x[0]++;
 }
-""")
+"""
+        # A name without a value is 0 in #if, and so no pragma is left for another kernel of the same file.
+        self.assertEqual(_source.read("f", begin + loop, None).files["kernel.cu"], constant + "#line 1\n" + begin + changed % 3)
+        own = "#include <a>\n#ifndef loop_unroll_factor_1\n#define loop_unroll_factor_1 2\n#endif\n"
+        self.assertEqual(_source.read("f", own + begin + loop, None).files["kernel.cu"], own + constant + "#line 5\n" + begin + changed % 7)
+        declared = "template <int loop_unroll_factor_1> "
+        text = _source.read("f", declared + begin + loop, None).files["kernel.cu"]
+        self.assertIn("#elif !defined(loop_unroll_factor_1)\n#pragma unroll loop_unroll_factor_1\n#endif\n#line 3\n", text)
+        with tempfile.TemporaryDirectory() as name:
+            (pathlib.Path(name) / "loop.h").write_text("#pragma once\n" + loop)
+            (pathlib.Path(name) / "f.cu").write_text('#include "loop.h"\n' + begin + loop)
+            files = _source.read("f", pathlib.Path(name) / "f.cu", None).files
+        self.assertEqual(files["loop.h"], constant + "#line 1\n#pragma once\n" + changed % 3)
+        self.assertIn(constant, files["f.cu"])
 
     def test_files_and_their_headers(self):
         with tempfile.TemporaryDirectory() as name:
@@ -568,6 +585,93 @@ def trial(config, time_ms, purpose=model.TrialPurpose.SEARCH, outcome=model.Outc
     measured = unittest.mock.Mock(median_ns=time_ms * 1e6, sample_ns=())
     return unittest.mock.Mock(config=config, purpose=purpose, outcome=outcome, message=message, compile_ms=1.0, run_ms=2.0,
                               measurement=measured if outcome is model.Outcome.OK else None)
+
+
+class FakeKernel:
+    """A loaded kernel of a GPU: what was done with it, in order. Its binary holds what prepare copied last."""
+
+    device = 0
+    arguments = (tunefarm.launch.Argument("x", "f32", "INOUT"), tunefarm.launch.Argument("c", "f32", "IN"))
+
+    def __init__(self, generation, binary, said):
+        self.generation, self.binary, self.said = generation, binary, said
+
+    def plan(self):
+        return unittest.mock.Mock(needs_prepare=True, generation=self.generation)
+
+    def prepare(self, stream, x, c):
+        self.said.append("prepare")
+        self.binary["c"] = c.array.tolist()
+
+    def __call__(self, stream, generation, x, c):
+        assert generation == self.generation
+        self.said.append((stream, self.binary["c"]))
+
+
+class Constants(unittest.TestCase):
+    """Constants of launches; a binary is one in the process, whoever loaded it."""
+
+    def setUp(self):
+        self.said = []
+        self.context = 1
+        for target, name, fake in (
+                (_launching, "DeviceArray", lambda array, device: unittest.mock.Mock(array=array)), (_launching, "_held", {}),
+                (_launching, "_finish_all", lambda device: self.said.append("wait")),
+                (_launching._cuda, "context_of", lambda device: self.context)):
+            self.enterContext(unittest.mock.patch.object(target, name, fake))
+
+    def program(self, values, generation, binary):
+        source = _source.read("f", "__constant__ float c[2]; __global__ void f(float *x) { x[0] = c[0]; }", None)
+        arguments = _arguments.read([numpy.ones(2, "f4")], None, None, source)
+        constants = _arguments.constants({"c": values}, source, arguments)
+        program = _launching.Program(None, "CUDA", arguments, constants, None, "", 0)
+        program.loaded = lambda config: FakeKernel(generation, binary, self.said)
+        return lambda stream=None: program.launch({}, [None], stream)
+
+    def take(self):
+        said = list(self.said)
+        self.said.clear()
+        return said
+
+    def test_they_are_copied_once(self):
+        values = numpy.array([1, 2], "f4")
+        launch = self.program(values, 7, {})
+        values[:] = 0  # the caller's array is read when the kernel is tuned
+        launch()
+        self.assertEqual(self.take(), ["wait", "prepare", "wait", (None, [1, 2])])
+        launch(1)
+        launch(2)
+        self.assertEqual(self.take(), [(1, [1, 2]), (2, [1, 2])])
+        self.context = 2  # of another device: its binary has a memory of its own
+        launch()
+        self.assertEqual(self.take()[:3], ["wait", "prepare", "wait"])
+
+    def test_kernels_may_share_a_binary(self):
+        binary = {}
+        first, second = self.program(numpy.array([1, 2], "f4"), 7, binary), self.program(numpy.array([3, 4], "f4"), 8, binary)
+        for launch, held in ((first, [1, 2]), (second, [3, 4]), (first, [1, 2])):
+            for stream in (1, 2):
+                launch(stream)
+            self.assertEqual(self.take(), ["wait", "prepare", "wait", (1, held), (2, held)])
+        other = self.program(numpy.array([1, 2], "f4"), 9, {})  # another binary with the same constants
+        other()
+        self.take()
+        first()
+        other()
+        self.assertEqual(self.take(), [(None, [1, 2]), (None, [1, 2])])
+
+    def test_a_copy_that_fails_is_made_again(self):
+        launch = self.program(numpy.array([1, 2], "f4"), 7, {})
+        with unittest.mock.patch.object(FakeKernel, "prepare", side_effect=tunefarm.LaunchError("no")), self.assertRaises(tunefarm.LaunchError):
+            launch()
+        self.take()
+        launch()
+        self.assertEqual(self.take(), ["wait", "prepare", "wait", (None, [1, 2])])
+
+    def test_names_that_launches_use_themselves(self):
+        source = _source.read("f", "__constant__ float stream; __global__ void f(float *x) { x[0] = stream; }", None)
+        (constant,) = _arguments.constants({"stream": numpy.float32(2)}, source, [])
+        self.assertEqual((constant.name, constant.given, constant.array.tolist()), ("stream_constant", "stream", [2]))
 
 
 class Results(unittest.TestCase):
