@@ -702,6 +702,19 @@ class Results(unittest.TestCase):
         ((_, metric),) = _options.metrics({"m": lambda p: numpy.float32(p["time"])}, [])
         self.assertEqual(json.dumps(metric({"time": 1.5})), "1.5")
 
+    def test_without_a_best_one_each_use_says_why(self):
+        results = _results.Results()
+        self.assertFalse(results.best)
+        self.assertIsNone(results.best.get("time"))
+        results.failed.append({"x": 1, "outcome": "COMPILE_ERROR", "message": "no such name"})
+        results.best = _results.NoBest(_tune._no_config_text(results))
+        pair = pickle.loads(pickle.dumps(_results.Tuning(results, {})))
+        for best in (results.best, pair.best):
+            for use in (lambda: best.launch(1, 2), lambda: best["time"], lambda: best.config):
+                with self.assertRaisesRegex(tunefarm.FailedPreconditionError,
+                                            "^there is no best config: no config ran and was right; the first: COMPILE_ERROR: no such name$"):
+                    use()
+
     def test_a_tuning_is_a_pair(self):
         results = _results.Results()
         results.append({"x": 1, "time": 2.0})

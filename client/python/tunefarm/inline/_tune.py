@@ -34,7 +34,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
                 objectives: Any = None, seed: Optional[int] = None, *, client: Optional[Client] = None,
                 measure: Optional[Mapping[str, Any]] = None) -> _results.Tuning:
     """Tunes a kernel: (results, env). Each result is a dict of the parameters, "time" (the median of a launch in ms) and
-    the metrics. `results.best` is the best one and can be launched; `results.failed` says what became of other configs.
+    the metrics. `results.best` is the best one and can be launched (false: no config was right); `results.failed` says what
+    became of other configs.
 
     kernel_source: CUDA C++ or C++ as a string, or a file's name. A C++ function for the CPU (lang="C", or no __global__ in
     the source) does the whole work in one call; what it returns is not looked at, because the daemon takes its time.
@@ -91,6 +92,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     ranked = _results.by_objective(candidates, goal)
     if ranked:
         results.best = _results.Best(ranked[0], program, list(space.domains))
+    else:
+        results.best = _results.NoBest("no finalist passed verify" if results else _no_config_text(results))
     env: Dict[str, Any] = {
         "device_name": job.studies[0].device_class_name if job.studies else ", ".join(sorted(set(names.values()))),
         "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": knobs["min_samples"],
@@ -232,11 +235,15 @@ def _text(result: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name}={result[name]}" for name in names)
 
 
+def _no_config_text(results: _results.Results) -> str:
+    why = f"; the first: {results.failed[0]['outcome']}: {results.failed[0]['message']}" if results.failed else ""
+    return f"no config ran and was right{why}"
+
+
 def _print_best(results: _results.Results, goal: _options.Objective, names: Sequence[str],
                 metrics: Sequence[str]) -> None:
-    if results.best is None:
-        why = f": {results.failed[0]['outcome']}: {results.failed[0]['message']}" if results.failed else ""
-        print(f"no config ran and was right{why}")
+    if not results.best:
+        print("no finalist passed verify" if results else _no_config_text(results))
         return
     shown = [name for name in ("time", *metrics) if name != goal.name]
     more = "".join(f", {name}={results.best[name]:.6g}" for name in shown if isinstance(results.best[name], (int, float)))
