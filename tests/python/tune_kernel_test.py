@@ -50,7 +50,7 @@ class FakeClient:
     def __exit__(self, *_):
         pass
 
-    def upload_array(self, array, data_type):
+    def upload_array(self, array, data_type, progress):
         content = array.tobytes()
         digest = hashlib.sha256(content).hexdigest()
         self.uploads[digest] = content
@@ -532,6 +532,39 @@ class Definitions(unittest.TestCase):
                          (kernel_pb2.ACCESS_SCRATCH, kernel_pb2.INIT_ZERO, False))
         buffer = _definition.of_one_config(made, {"n": 1}).arguments[1].buffer
         self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_INOUT, kernel_pb2.INIT_UNSPECIFIED))
+
+
+class Data(unittest.TestCase):
+    def test_what_the_daemon_has_dropped_is_uploaded_once_more(self):
+        class Forgetful(FakeClient):
+            left = 1
+
+            def tune(self, path, **options):
+                if self.left:
+                    self.left -= 1
+                    self.uploads.clear()
+                    raise tunefarm.FailedPreconditionError("is not on this daemon", reason="DATA_FILE_NOT_FOUND")
+                super().tune(path, **options)
+
+        arguments = vectors()
+        expected = arguments[1] + arguments[2]
+        for times, raised in ((1, Submitted), (2, tunefarm.FailedPreconditionError)):
+            client = Forgetful()
+            client.left = times
+            with self.assertRaises(raised):
+                tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, arguments, {"block_size_x": [32]}, client=client,
+                                     answer=[expected, None, None, None])
+        client = Forgetful()
+        with self.assertRaises(Submitted):
+            tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, arguments, {"block_size_x": [32]}, client=client,
+                                 answer=[expected, None, None, None])
+        self.assertEqual(set(client.uploads.values()), {array.tobytes() for array in (arguments[1], arguments[2], expected)})
+
+    def test_uploads_are_silent_where_all_is(self):
+        for quiet in (True, False):
+            with unittest.mock.patch.object(FakeClient, "upload_array", side_effect=Submitted) as upload, self.assertRaises(Submitted):
+                tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": [32]}, client=FakeClient(), quiet=quiet)
+            self.assertEqual(upload.call_args.kwargs, {"progress": not quiet})
 
 
 class Options(unittest.TestCase):

@@ -59,14 +59,26 @@ class Program:
             file = _definition.write(_definition.of_one_config(self.kernel, config), folder)
             package = folder / "kernel.tfpack"
             with self.connect() as client:
-                job = client.tune(file, device=self.device, policy="fast", max_trials=1, promote_given=True,
-                                  retry_poisoned=True, measure=_MEASURE, progress=False, label="tunefarm.run_kernel")
+                job = self.tune(client, file, device=self.device, policy="fast", max_trials=1, promote_given=True,
+                                retry_poisoned=True, measure=_MEASURE, progress=False, label="tunefarm.run_kernel")
                 if job.best is None:
                     why = next((trial.message for trial in client.results(job) if trial.message), "it has no result")
                     raise LaunchError(f"the config {dict(config)} cannot be run: {why}", code="INCOMPATIBLE")
                 _export(client.address, file, package)
             opened = launch.open(package)
             return opened.kernel(opened.kernels[0], device=self._ordinal if self.language == CUDA else None)
+
+    def tune(self, client: Any, definition: Path, **options: Any) -> Any:
+        """Client.tune; what the daemon has dropped of the arrays since they were uploaded is uploaded once more."""
+        try:
+            return client.tune(definition, **options)
+        except FailedPreconditionError as error:
+            if error.reason != "DATA_FILE_NOT_FOUND":
+                raise
+        for argument in (*self.arguments, *self.constants):
+            for array in _definition.uploaded(argument):
+                client.upload_array(array, argument.data_type, progress=options["progress"])
+        return client.tune(definition, **options)
 
     def launch(self, config: Mapping[str, Any], given: Sequence[Any], stream: Any = None) -> None:
         """Enqueues the kernel on the caller's arguments: as many as were tuned, scalars with the same values."""

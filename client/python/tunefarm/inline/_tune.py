@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import tempfile
 import warnings
@@ -70,11 +71,11 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     connect = _connections(client)
     with connect() as connection:
         selector = _device(connection, made.source, device)
-        kernel = made.definition(connection, defines, compiler_options, atol, _UNVERIFIED if verify is not None else "")
+        kernel = made.definition(connection, defines, compiler_options, atol, _UNVERIFIED if verify is not None else "", quiet)
         program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
         if verify is not None:
             _launch_abi.library()  # Without it nothing could be verified, and the search would be in vain.
-        job = _run(connection, kernel, progress=not quiet, device=selector, strategy=search.strategy,
+        job = _run(connection, program, progress=not quiet, device=selector, strategy=search.strategy,
                    strategy_options=search.options, seed=seed or 0, max_trials=search.max_trials,
                    max_seconds=search.max_seconds, measure=knobs, no_memory=cache is None, retry_poisoned=cache is None,
                    promote_given=True, label="tunefarm.tune_kernel")
@@ -126,7 +127,7 @@ def run_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argument
     connect = _connections(client)
     with connect() as connection:
         selector = _device(connection, made.source, device)
-        kernel = made.definition(connection, defines, compiler_options, 0.0, "It is run, not tuned.")
+        kernel = made.definition(connection, defines, compiler_options, 0.0, "It is run, not tuned.", quiet)
     program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
     return program.outputs({name: values[0] for name, values in space.domains.items()})
 
@@ -146,9 +147,10 @@ class _Prepared(NamedTuple):
         return all(argument.expected is None for argument in self.arguments)
 
     def definition(self, client: Client, defines: Optional[Mapping[str, Any]],
-                   compiler_options: Optional[Sequence[str]], atol: float, unverified_reason: str) -> Any:
+                   compiler_options: Optional[Sequence[str]], atol: float, unverified_reason: str, quiet: bool) -> Any:
+        upload = functools.partial(client.upload_array, progress=not quiet)
         return _definition.build(self.kernel_name, self.source, self.arguments, self.constants, self.space, self.launch,
-                                 client.upload_array, defines=defines, compiler_options=compiler_options, atol=atol,
+                                 upload, defines=defines, compiler_options=compiler_options, atol=atol,
                                  unverified_reason=unverified_reason)
 
 
@@ -189,9 +191,9 @@ def _device(client: Client, source: Source, number: Any) -> str:
     return sorted(gpus, key=lambda device: device.ordinal)[number].uuid
 
 
-def _run(client: Client, kernel: Any, **options: Any) -> model.Job:
+def _run(client: Client, program: Program, **options: Any) -> model.Job:
     with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-        return client.tune(_definition.write(kernel, Path(folder)), **options)
+        return program.tune(client, _definition.write(program.kernel, Path(folder)), **options)
 
 
 def _verified(results: _results.Results, job: model.Job, program: Program, names: Sequence[str],
