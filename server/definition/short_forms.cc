@@ -20,6 +20,29 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool IsQuote(char c) { return c == '"' || c == '\''; }
+std::string InCase(std::string_view text, int (*convert)(int)) {
+  std::string converted;
+  for (const char c : text) converted += static_cast<char>(convert(static_cast<unsigned char>(c)));
+  return converted;
+}
+// What the names of an enum's values begin with: "DATA_TYPE_", of DATA_TYPE_UNSPECIFIED.
+std::string PrefixOf(const EnumDescriptor& type) {
+  const std::string& name = type.value(0)->name();
+  return name.substr(0, name.size() - std::string_view("UNSPECIFIED").size());
+}
+
+// How data of a file are written in such a message; empty: not at all.
+std::string WithFile(const Descriptor& message, const std::string& path) {
+  if (&message == v1::Fill::descriptor()) return "file: " + path;
+  if (&message == v1::ExpectedFile::descriptor()) return "buffer: \"NAME\" file: " + path;
+  if (&message == v1::Reference::descriptor()) return "files { buffer: \"NAME\" file: " + path + " }";
+  const bool has_fill = &message == v1::Buffer::descriptor() || &message == v1::ConstantSymbol::descriptor();
+  return has_fill ? "fill { file: " + path + " }" : "";
+}
+
 class Expander {
  public:
   explicit Expander(std::string_view text) : text_(text) {}
@@ -57,20 +80,6 @@ class Expander {
     size_t end = 0;
     std::string text;
   };
-
-  static bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-  static bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-  static bool IsQuote(char c) { return c == '"' || c == '\''; }
-  static std::string InCase(std::string_view text, int (*convert)(int)) {
-    std::string converted;
-    for (const char c : text) converted += static_cast<char>(convert(static_cast<unsigned char>(c)));
-    return converted;
-  }
-  // What the names of an enum's values begin with: "DATA_TYPE_", of DATA_TYPE_UNSPECIFIED.
-  static std::string PrefixOf(const EnumDescriptor& type) {
-    const std::string& name = type.value(0)->name();
-    return name.substr(0, name.size() - std::string_view("UNSPECIFIED").size());
-  }
 
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   std::string TextOf(const Token& token) const {
@@ -221,15 +230,6 @@ class Expander {
     help = help.empty() ? DidYouMean(name, fields) : "; write " + help;
     Note(begin, WithReason(InvalidArgument("{} has no field '{}'{}", message.name(), name.substr(0, kShownMax), help),
                            kUnknownField));
-  }
-
-  // How data of a file are written in such a message; empty: not at all.
-  static std::string WithFile(const Descriptor& message, const std::string& path) {
-    if (&message == v1::Fill::descriptor()) return "file: " + path;
-    if (&message == v1::ExpectedFile::descriptor()) return "buffer: \"NAME\" file: " + path;
-    if (&message == v1::Reference::descriptor()) return "files { buffer: \"NAME\" file: " + path + " }";
-    const bool has_fill = &message == v1::Buffer::descriptor() || &message == v1::ConstantSymbol::descriptor();
-    return has_fill ? "fill { file: " + path + " }" : "";
   }
 
   // The text that comes next, in its quotes; an example where none or a long one does.
