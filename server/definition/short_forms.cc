@@ -20,9 +20,14 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
+namespace chars {
+
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool IsQuote(char c) { return c == '"' || c == '\''; }
+
+}  // namespace chars
+
 std::string InCase(std::string_view text, int (*convert)(int)) {
   std::string converted;
   for (const char c : text) converted += static_cast<char>(convert(static_cast<unsigned char>(c)));
@@ -124,8 +129,8 @@ class Expander {
 
   bool ReadField(const Descriptor& message, int depth) {
     const size_t begin = at_;
-    while (IsNameChar(Peek())) ++at_;
-    if (at_ == begin || IsDigit(text_[begin])) return false;
+    while (chars::IsNameChar(Peek())) ++at_;
+    if (at_ == begin || chars::IsDigit(text_[begin])) return false;
     const std::string name(text_.substr(begin, at_ - begin));
     const FieldDescriptor* field = message.FindFieldByName(name);
     SkipSpace();
@@ -235,7 +240,7 @@ class Expander {
   // The text that comes next, in its quotes; an example where none or a long one does.
   std::string PeekText() {
     const size_t begin = at_;
-    const std::optional<Token> token = IsQuote(Peek()) ? ReadToken() : std::nullopt;
+    const std::optional<Token> token = chars::IsQuote(Peek()) ? ReadToken() : std::nullopt;
     at_ = begin;
     const bool is_shown = token.has_value() && token->end - token->begin <= kShownMax;
     return is_shown ? TextOf(*token) : "\"x.npy\"";
@@ -333,7 +338,7 @@ class Expander {
     do {
       const char c = Peek();
       if (at_ == text_.size()) return false;
-      if (IsQuote(c)) {
+      if (chars::IsQuote(c)) {
         if (!ReadQuoted()) return false;
       } else if (c == '#') {
         SkipSpace();
@@ -359,8 +364,8 @@ class Expander {
   // A number, a word, or a text, which may be written in several pieces.
   std::optional<Token> ReadToken() {
     Token token{at_, at_, Kind::kString};
-    if (IsQuote(Peek())) {
-      while (IsQuote(Peek())) {
+    if (chars::IsQuote(Peek())) {
+      while (chars::IsQuote(Peek())) {
         if (!ReadQuoted()) return std::nullopt;
         token.end = at_;
         SkipSpace();
@@ -373,14 +378,14 @@ class Expander {
       SkipSpace();
     }
     const size_t begin = at_;
-    const bool is_number = IsDigit(Peek()) || Peek() == '.';
+    const bool is_number = chars::IsDigit(Peek()) || Peek() == '.';
     const bool is_hex = text_.substr(at_, 2) == "0x" || text_.substr(at_, 2) == "0X";
     bool is_float = false;
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
       const bool after_exponent = at_ > begin && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E');
       const bool is_sign = is_number && !is_hex && after_exponent && (c == '+' || c == '-');
-      if (!IsNameChar(c) && !is_sign && !(is_number && c == '.')) break;
+      if (!chars::IsNameChar(c) && !is_sign && !(is_number && c == '.')) break;
       is_float = is_float || (is_number && !is_hex && std::string_view(".eEfF").find(c) != std::string_view::npos);
     }
     if (at_ == begin) return std::nullopt;
