@@ -61,6 +61,9 @@ absl::Status CheckCounts(const v1::ExportPackageRequest& request) {
   }
   if (request.dims_size() > kDimsMax) return refused(request.dims_size(), "dims", kDimsMax);
   for (const v1::DimFilter& dim : request.dims()) {
+    if (dim.dim().empty() || dim.values().empty()) {
+      return WithReason(InvalidArgument("dims: '{}' has no value, or a dim no name", dim.dim()), "FILTER_INVALID");
+    }
     if (dim.values_size() > kDimValuesMax) return refused(dim.values_size(), "values of a dim", kDimValuesMax);
   }
   return absl::OkStatus();

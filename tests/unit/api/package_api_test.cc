@@ -130,6 +130,9 @@ TEST_F(PackageApiTest, FiltersChooseBests) {
   EXPECT_EQ(Text(Made(request)), "no best of absent is known");
   request.set_kernel("kernels/absent");
   EXPECT_EQ(ReasonOf(Made(request).file.status()), "KERNEL_NOT_FOUND");
+  request.set_kernel("scale");
+  dim->clear_values();
+  EXPECT_EQ(ReasonOf(Made(request).file.status()), "FILTER_INVALID");
 }
 
 TEST_F(PackageApiTest, OfTheCatalogOnlyBestsOfTheVeryDefinitionAreTaken) {
