@@ -3,9 +3,10 @@
 import ctypes
 import json
 import os
+import subprocess
 import unittest
 
-from farm import Farm
+from farm import BIN, HANG_SECONDS, KERNELS, Farm
 from tunefarm import _launch_abi as abi
 
 SEARCH = ("--policy", "fast", "--strategy", "random", "--max-trials", "4")
@@ -181,6 +182,27 @@ class ExportPackage(unittest.TestCase):
         kernel = self.load(file, "matmul_host")
         self.assertEqual(kernel.plan(96, 64, 64).match, EXACT)
         self.assertEqual(self.export("--bests", changed, "--kernel", "vector_add_host", check=False)[1].returncode, 3)
+
+    def test_stored_bests_become_packages_by_one_command(self):
+        kernels, out = self.farm.directory / "stored", self.farm.directory / "packages"
+        (kernels / "matmul_host" / "bests").mkdir(parents=True)
+        command = [KERNELS / "packages.sh", BIN, kernels, out]
+
+        def make(card):
+            environment = dict(os.environ, TUNEFARM_KERNELS=str(KERNELS))
+            return subprocess.run([*command, card], env=environment, capture_output=True, text=True, timeout=HANG_SECONDS)
+
+        none = make("all")
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("there are no stored bests", none.stderr)
+        for name in ("CPU", "other"):
+            self.farm.cli("export", "bests", kernels / "matmul_host" / "bests" / f"{name}.json", "--kernel", "matmul_host")
+        self.assertEqual(make("CPU").returncode, 0)
+        self.assertEqual([path.name for path in out.iterdir()], ["matmul_host_CPU.tfpack"])
+        done = make("all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["matmul_host_CPU.tfpack", "matmul_host_other.tfpack"])
+        self.assertEqual(self.load(out / "matmul_host_other.tfpack", "matmul_host").plan(96, 64, 64).match, EXACT)
 
     def test_what_cannot_be_packaged_is_said_by_name(self):
         self.farm.cli("tune", "vector_add_host", "--dim", "N=512", "--pin", "UNROLL=2", *SEARCH)
