@@ -36,7 +36,7 @@ constexpr int kDimsMax = 64;
 constexpr int kDimValuesMax = 10'000;
 constexpr int kCatalogPage = 1000;
 // The file, the binaries that it is made of and a copy of them are in memory at once.
-constexpr uint64_t kBinariesBytesMax = 128ull << 20;
+constexpr uint64_t kPackageBinariesBytesMax = 128ull << 20;
 constexpr Duration kTimeMax = std::chrono::minutes(30);
 constexpr size_t kCompilesAtOnce = 4;  // one that waits for a compile worker too long fails
 constexpr size_t kLeftOutMax = 1000;
@@ -79,7 +79,7 @@ absl::Status CheckGiven(const v1::BestConfig& best, int index) {
 }
 
 // By id: the classes of the devices here, and those that are known without one.
-absl::StatusOr<std::map<std::string, DeviceClass>> ClassesById(const DeviceDirectory& devices) {
+absl::StatusOr<std::map<std::string, DeviceClass>> CompilableClasses(const DeviceDirectory& devices) {
   std::map<std::string, DeviceClass> classes;
   for (const v1::Device& device : devices.List()) {
     ASSIGN_OR_RETURN(DeviceClass device_class, DeviceClass::FromProto(device.device_class()));
@@ -396,12 +396,12 @@ class Making {
     order.problem = choice.problem;
     order.device_class = choice.packaged.device_class;
     order.configs = {choice.packaged.config};
-    order.binaries_bytes_max = kBinariesBytesMax;
+    order.binaries_bytes_max = kPackageBinariesBytesMax;
     ASSIGN_OR_RETURN(std::vector<CompiledConfig> compiled, compile_configs_(order));
     if (compiled.size() != 1) return Internal("{} of 1 config was compiled", compiled.size());
-    if ((*bytes += compiled[0].binary_bytes) > kBinariesBytesMax) {
+    if ((*bytes += compiled[0].binary_bytes) > kPackageBinariesBytesMax) {
       return WithReason(ResourceExhausted("the binaries have more than {} MiB together; ask for fewer bests",
-                                          kBinariesBytesMax >> 20),
+                                          kPackageBinariesBytesMax >> 20),
                         "PACKAGE_TOO_LARGE");
     }
     return std::move(compiled[0]);
@@ -437,7 +437,7 @@ MadePackage PackageApi::ExportPackage(const v1::ExportPackageRequest& request,
   });
   made.file = [&]() -> absl::StatusOr<std::string> {
     RETURN_IF_ERROR(making.ChooseBests());
-    ASSIGN_OR_RETURN(const auto classes, ClassesById(*devices_));
+    ASSIGN_OR_RETURN(const auto classes, CompilableClasses(*devices_));
     making.Plan(classes);
     RETURN_IF_ERROR(making.Compile());
     ASSIGN_OR_RETURN(const std::vector<PackagedKernel> kernels, making.Finish(&made.contents));

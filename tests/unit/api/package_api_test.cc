@@ -13,6 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/device/device_class.h"
+#include "tests/fakes/cuda_definition.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -195,13 +197,42 @@ TEST_F(PackageApiTest, GivenBestsThatDoNotFitAreNamed) {
   ASSERT_TRUE(made.file.ok()) << made.file.status();
   EXPECT_EQ(made.contents.bests(), 1);
   EXPECT_THAT(made.contents.left_out(),
-              testing::UnorderedElementsAre(AllOf(HasSubstr("scale for N=64"), HasSubstr("breaks the constraint")), HasSubstr("'C'"),
-                                            HasSubstr("no device of its class is known"),
+              testing::UnorderedElementsAre(AllOf(HasSubstr("scale for N=64"), HasSubstr("breaks the constraint")),
+                                            HasSubstr("'C'"), HasSubstr("no device of its class is known"),
                                             HasSubstr("another best is of the same dims")));
   best->clear_device_class_id();
   EXPECT_EQ(Text(Made(request)), "bests[3] has no device class");
   while (request.bests_size() <= 10'000) *request.add_bests() = good;
   EXPECT_EQ(ReasonOf(Made(request).file.status()), "TOO_MANY_BESTS");
+}
+
+TEST_F(PackageApiTest, ClassesThatAreKnownWithoutADeviceAreCompiledFor) {
+  v1::ExportPackageRequest request;
+  *request.add_definitions() =
+      CudaDefinition("fill", "parameters { name: 'A' values { ints: [ 1, 2 ] } }", "64", "128");
+  for (const char* const card : {"H100", "H200"}) {
+    const DeviceClass device_class = FindKnownClass(card).value();
+    v1::BestConfig* const best = request.add_bests();
+    best->set_kernel_name("fill");
+    best->set_device_class_id(device_class.Id());
+    best->set_device_class_name(device_class.display_name);
+    (*best->mutable_config()->mutable_values())["A"].set_int_value(2);
+  }
+  request.set_device_class("H200");
+  const MadePackage made = Made(request, [](const CompileOrder& order) {
+    EXPECT_EQ(order.device_class.display_name, "NVIDIA H200");
+    auto compiled = CompileAll(order);
+    compiled->front().lowered_names = {{"fill", "_Z4fillPf"}};
+    compiled->front().toolchain = "NVRTC 13.0 (libnvrtc.so.13)";
+    return compiled;
+  });
+  ASSERT_TRUE(made.file.ok()) << made.file.status();
+  EXPECT_EQ(made.contents.bests(), 1);
+  EXPECT_THAT(made.contents.left_out(), IsEmpty());
+  const auto package = Read(*made.file);
+  ASSERT_NE(package, nullptr);
+  ASSERT_EQ(package->classes().size(), 1U);
+  EXPECT_EQ(package->String(package->classes()[0].name), std::string("NVIDIA H200"));
 }
 
 TEST_F(PackageApiTest, WhatDoesNotCompileIsLeftOut) {
