@@ -150,16 +150,21 @@ class Making {
   }
 
   // What is to be compiled, in the order of the file.
-  void Plan(const std::map<std::string, DeviceClass>& classes) {
+  absl::Status Plan(const std::map<std::string, DeviceClass>& classes) {
     for (auto& [name, bests] : by_kernel_) {
       const auto& plan = PlanOf(name);
       if (!plan.ok()) {
+        if (!absl::IsNotFound(plan.status())) return plan.status();
         LeaveOut(name, MessageOf(plan.status()));
         continue;
       }
       Seen seen;
-      for (const ExportedBest& best : ByPreference(**plan, std::move(bests))) PlanBest(*plan, best, classes, &seen);
+      for (const ExportedBest& best : ByPreference(**plan, std::move(bests))) {
+        RETURN_IF_ERROR(check_wanted_());
+        PlanBest(*plan, best, classes, &seen);
+      }
     }
+    return absl::OkStatus();
   }
 
   absl::Status Compile() {
@@ -438,7 +443,7 @@ MadePackage PackageApi::ExportPackage(const v1::ExportPackageRequest& request,
   made.file = [&]() -> absl::StatusOr<std::string> {
     RETURN_IF_ERROR(making.ChooseBests());
     ASSIGN_OR_RETURN(const auto classes, CompilableClasses(*devices_));
-    making.Plan(classes);
+    RETURN_IF_ERROR(making.Plan(classes));
     RETURN_IF_ERROR(making.Compile());
     ASSIGN_OR_RETURN(const std::vector<PackagedKernel> kernels, making.Finish(&made.contents));
     ASSIGN_OR_RETURN(std::string file, WritePackage(kernels, clock_->WallMs()));
