@@ -7,7 +7,11 @@ import warnings
 import numpy
 
 import tunefarm
+from tunefarm import _cuda
 from tunefarm.inline import _arguments, _launching, _source
+
+
+_FINISH_ALL, _DEVICE_ARRAY, _CONTEXT_OF = _launching._finish_all, _launching.DeviceArray, _cuda.context_of
 
 
 class FakeKernel:
@@ -40,7 +44,7 @@ class Constants(unittest.TestCase):
         for target, name, fake in (
                 (_launching, "DeviceArray", lambda array, device: unittest.mock.Mock(array=array)), (_launching, "_held", {}),
                 (_launching, "_finish_all", lambda device: self.said.append("wait")),
-                (_launching._cuda, "context_of", lambda device: self.context)):
+                (_cuda, "context_of", lambda device: self.context)):
             self.enterContext(unittest.mock.patch.object(target, name, fake))
 
     def program(self, values, generation, binary):
@@ -90,6 +94,27 @@ class Constants(unittest.TestCase):
         self.take()
         launch()
         self.assertEqual(self.take(), ["wait", "prepare", "wait", (None, [1, 2])])
+
+    def test_the_driver_is_asked_in_the_context_of_the_launches(self):
+        for current, pushes in ((0, []), (1, ["cuCtxPushCurrent_v2"]), (None, ["cuCtxPushCurrent_v2"])):
+            driver = unittest.mock.MagicMock()
+            for name in ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuDeviceGet", "cuDevicePrimaryCtxRetain",
+                         "cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuStreamSynchronize", "cuMemFree_v2", "cuCtxGetCurrent"):
+                getattr(driver, name).return_value = 0
+            with unittest.mock.patch.object(_cuda, "driver", lambda: driver), unittest.mock.patch.object(_cuda, "_primary", {}), \
+                    unittest.mock.patch.object(_cuda, "current_device", lambda: current):
+                _FINISH_ALL(0)
+                called = [call[0] for call in driver.method_calls]
+                self.assertEqual([name for name in called if name == "cuCtxPushCurrent_v2"], pushes)
+                self.assertIn("cuCtxSynchronize", called)
+                self.assertEqual(_CONTEXT_OF(0), 0)
+                array = _DEVICE_ARRAY(numpy.ones(3, "f4"), 0)
+                self.assertEqual(array.__cuda_array_interface__["shape"], (3,))
+                driver.cuCtxSynchronize.return_value = 900
+                with self.assertRaisesRegex(tunefarm.LaunchError, "CUDA error 900; launch the kernel once before a capture"):
+                    _FINISH_ALL(0)
+                del array
+            driver.cuMemFree_v2.assert_called_once()
 
     def test_names_that_launches_use_themselves(self):
         source = _source.read("f", "__constant__ float stream; __global__ void f(float *x) { x[0] = stream; }", None)
