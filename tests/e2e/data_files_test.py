@@ -283,7 +283,7 @@ class Uploads(WithFolder):
             with tunefarm.Client(data_directory=farm.directory, start=False) as client:
                 digest = digest_of(array)
                 content = array.tobytes()
-                call = client._data_file_call(None)
+                call = client._data_link(None, False).call
                 for offset in range(0, 9 * MIB, MIB):
                     call("UploadDataFile", data_file_service_pb2.UploadDataFileRequest(
                         digest=digest, total_bytes=len(content), offset=offset, part=content[offset:offset + MIB]))

@@ -147,7 +147,8 @@ class SharedFarm(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.farm = cls.enterClassContext(Farm())
+        cls.farm = Farm()
+        cls.addClassCleanup(cls.farm.__exit__, None, None, None)
         cls.farm.start()
 
 
