@@ -60,6 +60,9 @@ enum DeviceAttribute : int {
   kReservedSharedPerBlock = 111,
 };
 
+enum CaptureStatus : int { kCaptureNone = 0 };
+enum CaptureMode : int { kCaptureRelaxed = 2 };
+
 enum FunctionAttribute : int {
   kSharedSizeBytes = 1,
   kNumRegs = 4,
@@ -124,6 +127,8 @@ struct alignas(128) TensorMap {
   X(cuFuncLoad, (Function))                                                                                       \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Function, int, size_t))                                   \
   X(cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**))                                            \
+  X(cuStreamIsCapturing, (Stream, CaptureStatus*))                                                                \
+  X(cuThreadExchangeStreamCaptureMode, (CaptureMode*))                                                            \
   X(cuMemcpyDtoDAsync, (DevicePointer, DevicePointer, size_t, Stream))                                            \
   X(cuMemsetD8Async, (DevicePointer, unsigned char, size_t, Stream))                                              \
   X(cuMemsetD16Async, (DevicePointer, unsigned short, size_t, Stream))                                            \

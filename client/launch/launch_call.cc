@@ -85,8 +85,9 @@ tunefarm_status SelectBySlots(const Kernel& kernel, Cell* slots, Selection* sele
 // One launch under way: what the caller gave, and what was chosen for it.
 class Call {
  public:
-  Call(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error)
-      : kernel_(kernel), launch_(launch), error_(error) {}
+  // `prepares`: it runs the prepare steps, not the launches.
+  Call(const Kernel& kernel, const tunefarm_launch& launch, bool prepares, tunefarm_error* error)
+      : kernel_(kernel), launch_(launch), prepares_(prepares), error_(error) {}
 
   // What the structure says by itself.
   tunefarm_status CheckShape() const;
@@ -113,6 +114,7 @@ class Call {
 
   const Kernel& kernel_;
   const tunefarm_launch& launch_;
+  const bool prepares_;
   tunefarm_error* const error_;
   void* addresses_[kBuffersMax];  // of the choice's buffers
 };
@@ -148,15 +150,21 @@ uint64_t Call::Hash() const {
 
 tunefarm_status Call::CheckGeneration(const Selection& selection) const {
   const LoadedChoice& chosen = *selection.choice;
-  if (launch_.generation == 0 || launch_.generation == chosen.generation) return TUNEFARM_OK;
-  for (const LoadedChoice& planned : kernel_.choices()) {
-    if (planned.generation != launch_.generation) continue;
-    const bool has_symbols = planned.has_symbols || chosen.has_symbols;
-    if (planned.record->layout == chosen.record->layout && !has_symbols) return TUNEFARM_OK;
+  if (launch_.generation == chosen.generation) return TUNEFARM_OK;
+  if (launch_.generation == 0) {
+    if (prepares_ || !kernel_.asks_generation()) return TUNEFARM_OK;
+    return Fail(error_, TUNEFARM_STALE,
+                "%s has configs that need prepared arguments, and has been updated; plan and prepare again, and give "
+                "the plan's generation with each launch.",
+                kernel_.name());
+  }
+  if (const LoadedChoice* const planned = kernel_.FindGeneration(launch_.generation); planned != nullptr) {
+    const bool has_symbols = planned->has_symbols || chosen.has_symbols;
+    if (planned->record->layout == chosen.record->layout && !has_symbols) return TUNEFARM_OK;
     return Fail(error_, TUNEFARM_STALE,
                 "%s: the arguments are prepared for the config %s, and these dims are for the config %s; plan and "
                 "prepare again.",
-                kernel_.name(), planned.config.c_str(), chosen.config.c_str());
+                kernel_.name(), planned->config.c_str(), chosen.config.c_str());
   }
   return Fail(error_, TUNEFARM_STALE,
               "%s: the plan's generation %" PRIu64 " is none of this kernel's; plan and prepare again.", kernel_.name(),
@@ -383,6 +391,25 @@ tunefarm_status Call::Enqueue(const LoadedStep& step, const Selection& selection
   return TUNEFARM_OK;
 }
 
+// What was loaded before and chooses the launch's plan for these dims; nullptr: nothing, or the launch is not captured.
+[[gnu::noinline]] const Kernel* FindPlannedBefore(const Kernel& kernel, const tunefarm_launch& launch) {
+  if (!kernel.IsCapturing(launch)) return nullptr;
+  for (const Kernel* before = kernel.previous(); before != nullptr; before = before->previous()) {
+    Selection selection;
+    if (Select(*before, launch.dims, &selection, nullptr) != TUNEFARM_OK) continue;
+    if (selection.choice->generation == launch.generation) return before;
+  }
+  return nullptr;
+}
+
+// Within a capture no better config than the planned one is taken. `chosen`: by the kernel; nullptr: nothing. Returns
+// the kernel of before to take instead; nullptr: stay with this one.
+const Kernel* PlannedBefore(const Kernel& kernel, const tunefarm_launch& launch, const LoadedChoice* chosen) {
+  if (launch.generation == 0 || kernel.previous() == nullptr) return nullptr;
+  if (chosen != nullptr && chosen->generation == launch.generation) return nullptr;
+  return FindPlannedBefore(kernel, launch);
+}
+
 // Evaluates and enqueues one step after the other, with nothing kept.
 tunefarm_status RunOnStack(const Kernel& kernel, const std::vector<LoadedStep>& steps, Cell* slots,
                            Selection* selection, const Call& call, tunefarm_error* error) {
@@ -434,15 +461,17 @@ tunefarm_status Select(const Kernel& kernel, const int64_t* dims, Selection* sel
 }
 
 tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error) {
-  Call call(kernel, launch, error);
+  Call call(kernel, launch, false, error);
   tunefarm_status status = call.CheckShape();
   if (status == TUNEFARM_OK) status = call.CheckDevice();
   if (status != TUNEFARM_OK) return status;
   const HeldLane held(kernel.lanes().Take(call.Hash()));
   if (Lane* const lane = held.get(); lane != nullptr) {
     status = Refresh(kernel, launch.dims, lane, error);
-    if (status != TUNEFARM_OK) return status;
     const Selection& selection = lane->selection;
+    const LoadedChoice* const chosen = status == TUNEFARM_OK ? selection.choice : nullptr;
+    if (const Kernel* const before = PlannedBefore(kernel, launch, chosen)) return Launch(*before, launch, error);
+    if (status != TUNEFARM_OK) return status;
     status = call.Bind(selection);
     if (status == TUNEFARM_OK) status = call.InitializeBuffers(selection);
     const std::vector<LoadedStep>& steps = selection.choice->steps;
@@ -457,6 +486,8 @@ tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tune
   kernel.FillSlots(launch.dims, slots);
   Selection selection;
   status = SelectBySlots(kernel, slots, &selection, error);
+  const LoadedChoice* const chosen = status == TUNEFARM_OK ? selection.choice : nullptr;
+  if (const Kernel* const before = PlannedBefore(kernel, launch, chosen)) return Launch(*before, launch, error);
   if (status == TUNEFARM_OK) status = call.Bind(selection);
   if (status == TUNEFARM_OK) status = call.InitializeBuffers(selection);
   if (status != TUNEFARM_OK) return status;
@@ -464,7 +495,7 @@ tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tune
 }
 
 tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error) {
-  Call call(kernel, launch, error);
+  Call call(kernel, launch, true, error);
   tunefarm_status status = call.CheckShape();
   if (status == TUNEFARM_OK) status = call.CheckDevice();
   if (status == TUNEFARM_OK) status = CheckDims(kernel, launch.dims, error);
@@ -473,8 +504,10 @@ tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tun
   kernel.FillSlots(launch.dims, slots);
   Selection selection;
   status = SelectBySlots(kernel, slots, &selection, error);
+  const LoadedChoice* const chosen = status == TUNEFARM_OK ? selection.choice : nullptr;
+  if (const Kernel* const before = PlannedBefore(kernel, launch, chosen)) return Prepare(*before, launch, error);
   if (status != TUNEFARM_OK) return status;
-  if (selection.choice->prepare.empty() && !selection.choice->has_symbols) return TUNEFARM_OK;
+  if (!selection.choice->needs_prepare()) return TUNEFARM_OK;
   status = call.Bind(selection);
   if (status == TUNEFARM_OK) status = call.CopySymbols(selection);
   if (status != TUNEFARM_OK) return status;

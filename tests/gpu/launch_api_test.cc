@@ -48,6 +48,10 @@ static_assert(Same(kNonPortableClusterAllowed, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CL
 static_assert(Same(kCooperativeAttribute, CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
 static_assert(Same(kClusterDimensionAttribute, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
 static_assert(Same(kProgrammaticStreamSerializationAttribute, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+static_assert(Same(kCaptureNone, CU_STREAM_CAPTURE_STATUS_NONE) &&
+              Same(kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
+static_assert(sizeof(CaptureStatus) == sizeof(CUstreamCaptureStatus) &&
+              sizeof(CaptureMode) == sizeof(CUstreamCaptureMode));
 static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute));
 static_assert(offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
