@@ -15,7 +15,7 @@ SONAME = "libtunefarm-launch.so.1"
 OK = 0
 STATUSES = ("OK", "INVALID_ARGUMENT", "NOT_FOUND", "BAD_PACKAGE", "INCOMPATIBLE", "NO_DEVICE", "STALE", "DEVICE_ERROR",
             "OUT_OF_MEMORY")
-NO_DEVICE = STATUSES.index("NO_DEVICE")
+NO_DEVICE, STALE = STATUSES.index("NO_DEVICE"), STATUSES.index("STALE")
 MATCHES = ("EXACT", "NEAREST", "SAME_ARCH", "DEFAULT")
 ACCESSES = {1: "IN", 2: "OUT", 3: "INOUT"}
 BOOL, INT, FLOAT, STRING = range(4)
@@ -76,6 +76,7 @@ FUNCTIONS = {
     "tunefarm_package_kernel_name": (ctypes.c_char_p, [_HANDLE, ctypes.c_size_t]),
     "tunefarm_kernel_load": (ctypes.c_int, [_HANDLE, ctypes.c_char_p, ctypes.POINTER(Dim), ctypes.c_size_t,
                                             ctypes.POINTER(LoadOptions), _HANDLES, _ERROR]),
+    "tunefarm_kernel_update": (ctypes.c_int, [_HANDLE, _HANDLE, _ERROR]),
     "tunefarm_kernel_close": (None, [_HANDLE]),
     "tunefarm_kernel_device": (ctypes.c_int32, [_HANDLE]),
     "tunefarm_kernel_dim_count": (ctypes.c_size_t, [_HANDLE]),

@@ -186,6 +186,18 @@ class Kernel:
             raise self._names_error(dims, ())
         return self._look_up(self._dims_of(dims)).plan
 
+    def update(self, package: Package, /) -> None:
+        """Takes over what another package, such as a newer export, has for this kernel, its dims and its device.
+
+        Plans are made from it from now on. Launches follow with the next one that no CUDA graph captures, with a larger
+        workspace of the kernel's own where they need one; a launch with a `generation` follows where the arguments are
+        prepared alike, and raises LaunchError with the code STALE otherwise. Any thread may call it while others
+        launch. What was loaded stays until the kernel goes. After an error all is as before."""
+        if not isinstance(package, Package):
+            raise InvalidArgumentError(f"`package` is what tunefarm.launch.open returns, not a {type(package).__name__}")
+        error = _launch_abi.sized(_launch_abi.Error)
+        check(self._library.tunefarm_kernel_update(self._handle, package._handle, ctypes.byref(error)), error)
+
     def _run(self, call: Callable[..., int], stream: Any, workspace: Any, generation: int,
              named: Dict[str, Any]) -> None:
         try:
@@ -241,7 +253,8 @@ class Kernel:
         launch.stream = handle
         launch.workspace, launch.workspace_bytes = room, room_bytes
         try:
-            launch.generation = generation
+            # After an update the library says by it whether the plan still holds, in a capture above all.
+            launch.generation = problem.plan.generation if generation == 0 else generation
         except TypeError:
             raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
                                        f"{type(generation).__name__}") from None
@@ -251,6 +264,8 @@ class Kernel:
             status = call(self._handle, frame.launch_reference, frame.error_reference)
         else:
             status = _on_device(device, lambda: call(self._handle, frame.launch_reference, frame.error_reference))
+        if status == _launch_abi.STALE and self._look_up(dims).plan.generation != problem.plan.generation:
+            return self._run(call, stream, workspace, generation, named)  # the plan was of before an update
         if status:
             raise _launch_abi.failure(status, frame.error)
 
