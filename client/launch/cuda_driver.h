@@ -71,21 +71,10 @@ enum FunctionAttribute : int {
   kNonPortableClusterAllowed = 14,
 };
 
-enum LaunchAttributeId : int {
-  kCooperativeAttribute = 2,
-  kClusterDimensionAttribute = 4,
-  kProgrammaticStreamSerializationAttribute = 6,
-};
 struct LaunchAttribute {
-  LaunchAttributeId id;
+  int id;
   char padding[4];
-  union {
-    char bytes[64];
-    int flag;  // cooperative, programmatic stream serialization
-    struct {
-      unsigned int x, y, z;
-    } cluster;
-  } value;
+  char value[64];
 };
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 

@@ -10,6 +10,8 @@
 #include "client/launch/failure.h"
 #include "client/launch/host_call.h"
 #include "client/launch/step_values.h"
+#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
 
@@ -308,13 +310,10 @@ tunefarm_status Call::Memset(const LoadedStep& step, const Selection& selection)
 
 tunefarm_status Call::Encode(const TensorMapRecord& record, ArgumentValue* value) const {
   const TensorMapValues& map = value->map;
-  const uint64_t base = reinterpret_cast<uintptr_t>(addresses_[record.buffer]);
-  const uint64_t address = base + static_cast<uint64_t>(map.base_offset_bytes);
+  const uint64_t address = driver_step::TensorAddress(reinterpret_cast<uintptr_t>(addresses_[record.buffer]), map);
   if (value->encoded_for == address) return TUNEFARM_OK;
-  // With a rank of 1 there are no strides, and the driver still wants an address: there is one.
-  const cuda::Result result = kernel_.driver().cuTensorMapEncodeTiled(
-      reinterpret_cast<cuda::TensorMap*>(value->bytes), map.type, map.rank, reinterpret_cast<void*>(address), map.dims,
-      map.byte_strides, map.box, map.element_strides, map.interleave, map.swizzle, map.l2_promotion, map.oob_fill);
+  const cuda::Result result = driver_step::EncodeTensorMap(kernel_.driver().cuTensorMapEncodeTiled, map, address,
+                                                           reinterpret_cast<cuda::TensorMap*>(value->bytes));
   value->encoded_for = result == cuda::kSuccess ? address : 0;
   if (result == cuda::kSuccess) return TUNEFARM_OK;
   return Fail(error_, TUNEFARM_INVALID_ARGUMENT,
@@ -325,24 +324,12 @@ tunefarm_status Call::Encode(const TensorMapRecord& record, ArgumentValue* value
 tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) const {
   void* parameters[kArgumentsMax];
   for (uint32_t i = 0; i < step.record->arguments; ++i) parameters[i] = values->arguments[i].bytes;
-  cuda::LaunchAttribute attributes[3];
-  unsigned int count = 0;
-  // In the order of server/worker/cuda/launch_sequence.cc.
-  if (values->has_cluster) {
-    cuda::LaunchAttribute& attribute = attributes[count++];
-    attribute = {};
-    attribute.id = cuda::kClusterDimensionAttribute;
-    attribute.value.cluster = {values->cluster[0], values->cluster[1], values->cluster[2]};
-  }
-  for (const auto& [flag, id] :
-       {std::pair{kCooperative, cuda::kCooperativeAttribute},
-        std::pair{kProgrammaticStreamSerialization, cuda::kProgrammaticStreamSerializationAttribute}}) {
-    if ((step.record->flags & flag) == 0) continue;
-    cuda::LaunchAttribute& attribute = attributes[count++];
-    attribute = {};
-    attribute.id = id;
-    attribute.value.flag = 1;
-  }
+  const uint32_t flags = step.record->flags;
+  cuda::LaunchAttribute attributes[driver_step::kAttributesMax];
+  const unsigned int count =
+      driver_step::WriteAttributes({values->has_cluster ? values->cluster : nullptr, (flags & kCooperative) != 0,
+                                    (flags & kProgrammaticStreamSerialization) != 0},
+                                   attributes);
   const cuda::LaunchConfig config = {{values->grid[0], values->grid[1], values->grid[2]},
                                      {values->block[0], values->block[1], values->block[2]},
                                      values->dynamic_shared_bytes,
