@@ -10,8 +10,8 @@
 extern "C" __global__ void __launch_bounds__(kThreads, min_blocks)
     grouped_gemm_dw(const Element* __restrict__ dy, const Element* __restrict__ x, Element* __restrict__ dw,
                     const int* __restrict__ m_sizes, const int* __restrict__ gather_indices, int /*rows*/, int experts,
-                    int n, int k, int topk, int group_size_m) {
-  MultiplyGroups({dy, x, dw, gather_indices, nullptr, n, k, topk}, m_sizes, experts, group_size_m);
+                    int n, int k, int topk, int group_size_m, int group_ends) {
+  MultiplyGroups({dy, x, dw, gather_indices, nullptr, n, k, topk}, {m_sizes, group_ends}, experts, group_size_m);
 }
 #endif
 

@@ -4,6 +4,7 @@
 // search there.
 #pragma once
 
+#include "group_sizes.cuh"
 #include "roles.cuh"
 
 // Where group e's rows and tiles begin, and with e = experts where they end. Both have experts + 1 entries.
@@ -39,11 +40,11 @@ __device__ __forceinline__ int TilesOfGroup(int group_rows, int n, int k) {
 }
 
 // Fills the table. All threads of the block take part, a multiple of 32; ends with a barrier.
-__device__ __forceinline__ void BuildGroupTable(const GroupTable& table, const int* __restrict__ m_sizes, int experts,
-                                                int n, int k) {
+__device__ __forceinline__ void BuildGroupTable(const GroupTable& table, const GroupSizes& sizes, int experts, int n,
+                                                int k) {
   const int thread = static_cast<int>(threadIdx.x);
   // Read by all first: one after the other, the loads would wait for each other.
-  for (int e = thread; e < experts; e += static_cast<int>(blockDim.x)) table.row_start[e] = m_sizes[e];
+  for (int e = thread; e < experts; e += static_cast<int>(blockDim.x)) table.row_start[e] = sizes[e];
   __syncthreads();
   if (thread < 32) {
     int rows_before = 0;

@@ -11,26 +11,27 @@ extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)
     grouped_gemm_forward(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                          const __grid_constant__ TensorMap y_map, const Element* x, const Element* w, Element* y,
                          const int* m_sizes, const int* gather_indices, const float* topk_weights, int rows,
-                         int experts, int n, int k, int topk, int group_size_m) {
+                         int experts, int n, int k, int topk, int group_size_m, int group_ends) {
+  const GroupSizes sizes = {m_sizes, group_ends};
   hopper::Run(
-      {&x_map, &w_map, &y_map, x, w, y, m_sizes, gather_indices, topk_weights, experts, n, k, topk, group_size_m});
+      {&x_map, &w_map, &y_map, x, w, y, sizes, gather_indices, topk_weights, experts, n, k, topk, group_size_m});
 }
 #elif GROUPED_GEMM_OP == OP_DX
 extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)
     grouped_gemm_dx(const __grid_constant__ TensorMap dy_map, const __grid_constant__ TensorMap w_map,
                     const __grid_constant__ TensorMap dx_map, const Element* dy, const Element* w, Element* dx,
                     const int* m_sizes, const int* gather_indices, int rows, int experts, int n, int k, int topk,
-                    int group_size_m) {
-  hopper::Run(
-      {&dy_map, &w_map, &dx_map, dy, w, dx, m_sizes, gather_indices, nullptr, experts, n, k, topk, group_size_m});
+                    int group_size_m, int group_ends) {
+  const GroupSizes sizes = {m_sizes, group_ends};
+  hopper::Run({&dy_map, &w_map, &dx_map, dy, w, dx, sizes, gather_indices, nullptr, experts, n, k, topk, group_size_m});
 }
 #else
 extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)
     grouped_gemm_dw(const __grid_constant__ TensorMap dy_map, const __grid_constant__ TensorMap x_map,
                     const __grid_constant__ TensorMap dw_map, const Element* dy, const Element* x, Element* dw,
                     const int* m_sizes, const int* gather_indices, int rows, int experts, int n, int k, int topk,
-                    int group_size_m) {
-  hopper::Run(
-      {&dy_map, &x_map, &dw_map, dy, x, dw, m_sizes, gather_indices, nullptr, experts, n, k, topk, group_size_m});
+                    int group_size_m, int group_ends) {
+  const GroupSizes sizes = {m_sizes, group_ends};
+  hopper::Run({&dy_map, &x_map, &dw_map, dy, x, dw, sizes, gather_indices, nullptr, experts, n, k, topk, group_size_m});
 }
 #endif

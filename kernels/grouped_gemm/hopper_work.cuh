@@ -1,6 +1,7 @@
 // What a block works on: the kernel's arguments, the table of groups in shared memory, and the walk over tiles.
 #pragma once
 
+#include "group_sizes.cuh"
 #include "hopper_config.cuh"
 #include "hopper_ptx.cuh"
 
@@ -13,7 +14,7 @@ struct Arguments {
   const Element* rows;
   const Element* cols;
   Element* out;
-  const int* m_sizes;
+  GroupSizes sizes;
   const int* gather_indices;
   const float* topk_weights;
   int experts;
@@ -37,7 +38,7 @@ struct Table {
   int* place_starts;
 };
 
-// Executed by one warp: reads m_sizes and adds up. Each lane takes a run of experts.
+// Executed by one warp: reads the sizes and adds up. Each lane takes a run of experts.
 HOPPER_FN void BuildTable(const Arguments& arguments, const Table& table, int lane) {
   const int experts = arguments.experts;
   const int share = CeilDiv(experts, 32);
@@ -51,8 +52,9 @@ HOPPER_FN void BuildTable(const Arguments& arguments, const Table& table, int la
   int rows = 0;
   int places = 0;
   for (int i = first; i < last; ++i) {
-    rows += arguments.m_sizes[i];
-    places += places_of(arguments.m_sizes[i]);
+    const int size = arguments.sizes[i];
+    rows += size;
+    places += places_of(size);
   }
   int rows_before = rows;
   int places_before = places;
@@ -70,8 +72,9 @@ HOPPER_FN void BuildTable(const Arguments& arguments, const Table& table, int la
   for (int i = first; i < last; ++i) {
     table.row_starts[i] = rows_before;
     table.place_starts[i] = places_before;
-    rows_before += arguments.m_sizes[i];
-    places_before += places_of(arguments.m_sizes[i]);
+    const int size = arguments.sizes[i];
+    rows_before += size;
+    places_before += places_of(size);
   }
   if (lane == 31) {
     table.row_starts[experts] = rows_before;

@@ -199,11 +199,11 @@ __device__ __forceinline__ void MultiplyTile(int steps, int row, int column, ALo
 #include "portable_store.cuh"
 
 // The whole kernel. Its dynamic shared memory holds the ring (or the staged tile) and behind it the table of groups.
-__device__ __forceinline__ void MultiplyGroups(const Problem& problem, const int* __restrict__ m_sizes, int experts,
+__device__ __forceinline__ void MultiplyGroups(const Problem& problem, const GroupSizes& sizes, int experts,
                                                int group_size_m) {
   unsigned char* const shared = SharedMemory();
   const GroupTable table = PlaceGroupTable(shared + kTableOffset, experts);
-  BuildGroupTable(table, m_sizes, experts, problem.n, problem.k);
+  BuildGroupTable(table, sizes, experts, problem.n, problem.k);
   const int tiles = table.tile_start[experts];
   int number = static_cast<int>(blockIdx.x);
   if (number >= tiles) return;

@@ -3,6 +3,7 @@
 // the sizes one by one.
 #pragma once
 
+#include "group_sizes.cuh"
 #include "roles.cuh"
 
 constexpr int kReferenceTile = 64;
@@ -16,16 +17,16 @@ struct ReferenceRows {
 };
 
 // The number-th tile of kReferenceTile rows, counting group after group.
-__device__ __forceinline__ ReferenceRows FindReferenceRows(const int* m_sizes, int experts, int number) {
+__device__ __forceinline__ ReferenceRows FindReferenceRows(const GroupSizes& sizes, int experts, int number) {
   int first_row = 0;
   for (int group = 0; group < experts; ++group) {
-    const int tiles = CeilDiv(m_sizes[group], kReferenceTile);
+    const int tiles = CeilDiv(sizes[group], kReferenceTile);
     if (number < tiles) {
       const int row = number * kReferenceTile;
-      return {group, first_row + row, min(m_sizes[group] - row, kReferenceTile)};
+      return {group, first_row + row, min(sizes[group] - row, kReferenceTile)};
     }
     number -= tiles;
-    first_row += m_sizes[group];
+    first_row += sizes[group];
   }
   return {0, 0, 0};
 }
@@ -77,8 +78,8 @@ __device__ __forceinline__ const Element* RowOf(const Element* matrix, long long
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_forward_reference(const Element* x, const Element* w, Element* y, const int* m_sizes,
                                    const int* gather_indices, const float* topk_weights, int experts, int n, int k,
-                                   int topk) {
-  const ReferenceRows tile = FindReferenceRows(m_sizes, experts, static_cast<int>(blockIdx.y));
+                                   int topk, int group_ends) {
+  const ReferenceRows tile = FindReferenceRows({m_sizes, group_ends}, experts, static_cast<int>(blockIdx.y));
   if (tile.rows == 0) return;
   const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
   const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
@@ -100,8 +101,8 @@ extern "C" __global__ void __launch_bounds__(256)
 // Launched with ceil(k / 64) blocks in x and one for each 64 rows of a group in y.
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_dx_reference(const Element* dy, const Element* w, Element* dx, const int* m_sizes,
-                              const int* gather_indices, int experts, int n, int k) {
-  const ReferenceRows tile = FindReferenceRows(m_sizes, experts, static_cast<int>(blockIdx.y));
+                              const int* gather_indices, int experts, int n, int k, int group_ends) {
+  const ReferenceRows tile = FindReferenceRows({m_sizes, group_ends}, experts, static_cast<int>(blockIdx.y));
   if (tile.rows == 0) return;
   const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
   const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
@@ -122,14 +123,15 @@ extern "C" __global__ void __launch_bounds__(256)
 // Launched with ceil(k / 64) blocks in x, ceil(n / 64) in y and one for each group in z.
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_dw_reference(const Element* dy, const Element* x, Element* dw, const int* m_sizes,
-                              const int* gather_indices, int n, int k, int topk) {
+                              const int* gather_indices, int n, int k, int topk, int group_ends) {
+  const GroupSizes sizes = {m_sizes, group_ends};
   const int group = static_cast<int>(blockIdx.z);
   int first_row = 0;
-  for (int before = 0; before < group; ++before) first_row += m_sizes[before];
+  for (int before = 0; before < group; ++before) first_row += sizes[before];
   const int first_n = static_cast<int>(blockIdx.y) * kReferenceTile;
   const int first_k = static_cast<int>(blockIdx.x) * kReferenceTile;
   ReferenceTile(
-      n - first_n, k - first_k, m_sizes[group],
+      n - first_n, k - first_k, sizes[group],
       [&](int i, int term) {
         const int row = first_row + term;
         return ToFloat(RowOf(dy, kPermuteY ? gather_indices[row] : row, n)[first_n + i]);

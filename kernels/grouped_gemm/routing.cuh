@@ -94,10 +94,12 @@ extern "C" __global__ void __launch_bounds__(256)
   experts_of_rows[index] = expert;
 }
 
-// m_sizes[e] and, of gather_indices, the part of group e: the flat rows of each expert in their order. One block of 256
+// m_sizes[e] (where group e ends, with group_ends), its rows in row_counts[e] and, of gather_indices, its part: the
+// flat rows of the expert in their order. Binaries that permute nothing have no gather_indices. One block of 256
 // threads for each expert.
 extern "C" __global__ void __launch_bounds__(256)
-    grouped_gemm_sort(const int* experts_of_rows, int* m_sizes, int* gather_indices, int rows) {
+    grouped_gemm_sort(const int* experts_of_rows, int* m_sizes, int* row_counts, int* gather_indices, int rows,
+                      int group_ends) {
   __shared__ int counts[2][8];
   const int thread = static_cast<int>(threadIdx.x);
   const int expert = static_cast<int>(blockIdx.x);
@@ -126,7 +128,11 @@ extern "C" __global__ void __launch_bounds__(256)
     position += counts[0][i];
     size += counts[1][i];
   }
-  if (thread == 0) m_sizes[expert] = size;
+  if (thread == 0) {
+    m_sizes[expert] = group_ends != 0 ? position + size : size;
+    row_counts[expert] = size;
+  }
+  if (!kPermuteX && !kPermuteY) return;
   for (int first = 0; first < rows; first += 256) {
     const bool mine = first + thread < rows && experts_of_rows[first + thread] == expert;
     const unsigned votes = Ballot(mine);

@@ -23,7 +23,7 @@ struct Batch {
   Notification done;
 };
 
-CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
+CompiledConfig Compiled(const CompileRequest& request, const CompileResult& result) {
   CompiledConfig compiled;
   compiled.toolchain = result.toolchain;
   compiled.outcome = result.outcome;
@@ -36,7 +36,8 @@ CompiledConfig Compiled(const KernelPlan& plan, const CompileResult& result) {
   compiled.compile_options = result.artifact->compile_options;
   compiled.binary_bytes = result.artifact->bytes.size();
   // Of PTX nothing is said: it is no ELF file.
-  if (std::string why = WhyEntriesDoNotFit(plan, result.artifact->bytes, result.artifact->lowered_names);
+  if (std::string why = WhyEntriesDoNotFit(*request.plan, *request.problem, request.config, request.device_class,
+                                           result.artifact->bytes, result.artifact->lowered_names);
       !why.empty()) {
     compiled.outcome = v1::OUTCOME_LOAD_ERROR;
     compiled.message = std::move(why);
@@ -71,9 +72,8 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
       CompileRequest request{order.plan, order.problem, order.device_class, order.configs[i]};
       request.ptx = order.ptx;
       ids.push_back(evaluator_->Compile(
-          std::move(request),
-          [batch, i, plan = order.plan, bytes_max = order.binaries_bytes_max](const CompileResult& result) {
-            CompiledConfig compiled = Compiled(*plan, result);
+          request, [batch, i, request, bytes_max = order.binaries_bytes_max](const CompileResult& result) {
+            CompiledConfig compiled = Compiled(request, result);
             bool is_last = false;
             {
               MutexLock inner(&batch->mutex);

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/definition/plan_impl.h"
+
 namespace tunefarm {
 namespace {
 
@@ -81,21 +83,11 @@ bool DefinesSymbol(const std::vector<Section>& sections, std::string_view symbol
   return false;
 }
 
-// Each kernel step of the definition, with where it stands.
-std::vector<std::pair<std::string, const v1::KernelLaunch*>> KernelSteps(const v1::Kernel& kernel) {
-  std::vector<std::pair<std::string, const v1::KernelLaunch*>> steps;
-  const auto add = [&steps](std::string place, const v1::Step& step) {
-    if (step.has_kernel()) steps.emplace_back(std::move(place), &step.kernel());
-  };
-  for (int i = 0; i < kernel.launches_size(); ++i) add(fmt::format("launches[{}]", i), kernel.launches(i));
-  for (int i = 0; i < kernel.prepare_size(); ++i) add(fmt::format("prepare[{}]", i), kernel.prepare(i).step());
-  for (int i = 0; i < kernel.reference().steps_size(); ++i) {
-    add(fmt::format("reference.steps[{}]", i), kernel.reference().steps(i));
-  }
-  for (int i = 0; i < kernel.baseline().steps_size(); ++i) {
-    add(fmt::format("baseline.steps[{}]", i), kernel.baseline().steps(i));
-  }
-  return steps;
+// Whether a step runs for the config. Not known before a binary is loaded, or not to be evaluated: it may.
+bool MayRun(const definition::StepFormula& step, const std::vector<Value>& slots) {
+  if (!step.when.has_value() || (step.when->uses & definition::kUsesKernel) != 0) return true;
+  const absl::StatusOr<bool> runs = definition::EvaluateBool(*step.when, slots);
+  return !runs.ok() || *runs;
 }
 
 }  // namespace
@@ -118,23 +110,32 @@ int ParametersOf(std::string_view cubin, std::string_view symbol) {
   return -1;
 }
 
-std::string WhyEntriesDoNotFit(const KernelPlan& plan, std::string_view binary,
+std::string WhyEntriesDoNotFit(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
+                               const DeviceClass& device, std::string_view binary,
                                const std::map<std::string, std::string>& symbols) {
   if (plan.language() == v1::LANGUAGE_PYTHON) return {};
   const std::vector<Section> sections = SectionsOf(binary);
   if (sections.empty()) return {};
-  for (const auto& [place, launch] : KernelSteps(plan.kernel())) {
-    const auto lowered = symbols.find(launch->entry());
-    const std::string& symbol = lowered == symbols.end() ? launch->entry() : lowered->second;
-    if (!DefinesSymbol(sections, symbol)) {
-      return fmt::format("{}: the binary has no function '{}'; declare it extern \"C\", or correct the entry", place,
-                         launch->entry());
-    }
-    if (plan.language() != v1::LANGUAGE_CUDA) continue;
-    const int parameters = ParametersOf(binary, symbol);
-    if (parameters >= 0 && parameters != launch->arguments_size()) {
-      return fmt::format("{}: '{}' takes {} parameters, but {} arguments are passed", place, launch->entry(),
-                         parameters, launch->arguments_size());
+  const KernelPlanAccess::Impl& impl = KernelPlanAccess::Of(plan);
+  const Config default_config = plan.DefaultConfig(problem);
+  for (const auto& [sequence, steps] : impl.sequences) {
+    const bool of_config = sequence == Sequence::kLaunches || sequence == Sequence::kPreparePerConfig;
+    const std::vector<Value> slots = impl.Slots(problem, of_config ? &config : &default_config, &device, nullptr);
+    for (const definition::StepFormula& step : steps) {
+      if (step.kind != StepPlan::Kind::kKernel || !MayRun(step, slots)) continue;
+      const v1::KernelLaunch& launch = step.step.kernel();
+      const auto lowered = symbols.find(launch.entry());
+      const std::string& symbol = lowered == symbols.end() ? launch.entry() : lowered->second;
+      if (!DefinesSymbol(sections, symbol)) {
+        return fmt::format("{}: the binary has no function '{}'; declare it extern \"C\", or correct the entry",
+                           step.path, launch.entry());
+      }
+      if (plan.language() != v1::LANGUAGE_CUDA) continue;
+      const int parameters = ParametersOf(binary, symbol);
+      if (parameters >= 0 && parameters != launch.arguments_size()) {
+        return fmt::format("{}: '{}' takes {} parameters, but {} arguments are passed", step.path, launch.entry(),
+                           parameters, launch.arguments_size());
+      }
     }
   }
   return {};

@@ -132,7 +132,9 @@ class TuneKernel(unittest.TestCase):
                                      client=self.client)
         self.assertRegex(said.getvalue(), "(?m)^all 2 configs tried failed$")  # a kernel without dims: no problem is named
         self.assertEqual(list(results), [])
-        self.assertIsNone(results.best)
+        self.assertFalse(results.best)
+        with self.assertRaisesRegex(tunefarm.FailedPreconditionError, "no best config: no config ran and was right; the first: [A-Z_]+: "):
+            results.best.launch(*arguments)
         self.assertEqual(len(results.failed), 2)
 
     def test_launching_the_best(self):

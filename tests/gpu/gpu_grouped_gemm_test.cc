@@ -88,6 +88,8 @@ v1::Problem ProblemOf(const Case& test, const Shape& shape) {
   dims["K"].set_int_value(shape.k);
   dims["dtype"].set_string_value(test.dtype);
   dims["routing"].set_string_value(shape.routing);
+  // Groups by their sizes in every second shape, by their ends in the others.
+  dims["group_ends"].set_int_value((&shape - Shapes().data()) % 2);
   dims["permute_x"].set_bool_value(test.flags == "permute_x");
   dims["permute_y"].set_bool_value(test.flags.rfind("permute_y", 0) == 0);
   if (test.op == "forward") dims["fuse_mul_post"].set_bool_value(test.flags == "permute_y_mul");

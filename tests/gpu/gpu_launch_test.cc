@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "server/worker/cuda/gpu_context.h"
 #include "server/worker/cuda/nvrtc.h"
 #include "tests/gpu/kernel_bench.h"
+#include "tests/unit/launch/counted_calls.h"
 #include "tests/unit/launch/sample_package.h"
 
 namespace tunefarm::cuda {
@@ -358,30 +360,77 @@ double MedianNs(const GpuContext& gpu, const Call& call) {
   return times[5'000];
 }
 
+// A launch whose arrays lie at any of 64 places, so that addresses can be fresh.
+class PlacedLaunch {
+ public:
+  static constexpr size_t kPlaces = 64;
+
+  explicit PlacedLaunch(const GpuContext& gpu) : memory_(gpu, 6 * kPlaces * kCount * 8) {
+    for (size_t i = 0; i < std::size(arguments_); ++i) arguments_[i] = Place(i, 0);
+    launch.stream = gpu.stream();
+    launch.dims = &n;
+    launch.dim_count = 1;
+    launch.arguments = arguments_;
+    launch.argument_count = std::size(arguments_);
+    launch.workspace = Place(5, 0);
+    launch.workspace_bytes = kCount * 8;
+  }
+  PlacedLaunch(const PlacedLaunch&) = delete;
+  PlacedLaunch& operator=(const PlacedLaunch&) = delete;
+
+  void* Place(size_t array, size_t number) const {
+    return reinterpret_cast<void*>(memory_.address() + (array * kPlaces + number) * kCount * 8);
+  }
+  // Other addresses for each of many numbers in turn.
+  void PointAfresh(int number) {
+    for (size_t i = 0; i < std::size(arguments_); ++i) {
+      arguments_[i] = Place(i, static_cast<size_t>(number * 37) % kPlaces);
+    }
+    arguments_[0] = reinterpret_cast<std::byte*>(Place(0, 0)) + number % 500 * 128;
+  }
+
+  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
+  int64_t n = kCount;
+
+ private:
+  const Array memory_;
+  void* arguments_[5];
+};
+
+// What the driver does by itself in a launch does not count.
+TEST_F(GpuLaunchTest, LaunchesAllocateNothingAndLockNothing) {
+  if (!launch::CallsAreCounted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+  ASSERT_TRUE(launch::LeaveOutCallsOf("libcuda.so"));
+  for (const bool plain : {true, false}) {
+    ASSERT_NO_FATAL_FAILURE(Load(MakePackage(device_, cubin_, plain)));
+    PlacedLaunch placed(*gpu_);
+    ASSERT_EQ(tunefarm_kernel_launch(kernel_, &placed.launch, &error_), TUNEFARM_OK) << error_.message;
+    int failed = 0;
+    launch::CountedCalls counted;
+    for (int i = 0; i < 1'000; ++i) {
+      if (i % 100 == 0) {
+        ASSERT_FALSE(gpu_->SynchronizeAll("calls"));
+      }
+      if (i >= 300) placed.PointAfresh(i);
+      if (i >= 600) placed.n = 512 + i % 500;
+      const launch::CountedCalls before = launch::CallsOfThisThread();
+      failed += tunefarm_kernel_launch(kernel_, &placed.launch, nullptr) != TUNEFARM_OK ? 1 : 0;
+      const launch::CountedCalls after = launch::CallsOfThisThread();
+      counted.allocations += after.allocations - before.allocations;
+      counted.locks += after.locks - before.locks;
+    }
+    EXPECT_EQ(failed, 0);
+    EXPECT_EQ(counted.allocations, 0);
+    EXPECT_EQ(counted.locks, 0);
+    ASSERT_FALSE(gpu_->SynchronizeAll("calls"));
+  }
+}
+
 TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
   const Driver& driver = gpu_->driver();
   ASSERT_NO_FATAL_FAILURE(Load(MakePackage(device_, cubin_, true)));
-  // Room for 64 places of every array, so that addresses can be fresh.
-  constexpr size_t kPlaces = 64;
-  const Array memory(*gpu_, 6 * kPlaces * kCount * 8);
-  const auto place = [&](size_t array, size_t number) {
-    return reinterpret_cast<void*>(memory.address() + (array * kPlaces + number) * kCount * 8);
-  };
-  int64_t n = kCount;
-  void* arguments[5];
-  const auto point = [&](size_t number) {
-    for (size_t i = 0; i < 5; ++i) arguments[i] = place(i, number);
-  };
-  point(0);
-  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-  launch.stream = gpu_->stream();
-  launch.dims = &n;
-  launch.dim_count = 1;
-  launch.arguments = arguments;
-  launch.argument_count = 5;
-  launch.workspace = place(5, 0);
-  launch.workspace_bytes = kCount * 8;
-  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  PlacedLaunch placed(*gpu_);
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &placed.launch, &error_), TUNEFARM_OK) << error_.message;
 
   CUmodule module = nullptr;
   CUfunction function = nullptr;
@@ -389,7 +438,8 @@ TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
   ASSERT_EQ(driver.cuModuleGetFunction(&function, module, "work"), CUDA_SUCCESS);
   ASSERT_EQ(driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60 * 1024),
             CUDA_SUCCESS);
-  CUdeviceptr x = memory.address(), w = reinterpret_cast<CUdeviceptr>(place(5, 0));
+  CUdeviceptr x = reinterpret_cast<CUdeviceptr>(placed.Place(0, 0)),
+              w = reinterpret_cast<CUdeviceptr>(placed.Place(5, 0));
   int count = kCount;
   float factor = 2.5F;
   alignas(128) CUtensorMap map = {};
@@ -403,15 +453,14 @@ TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
   const double itself =
       MedianNs(*gpu_, [&](int) { (void)driver.cuLaunchKernelEx(&config, function, parameters, nullptr); });
   int failed = 0;
-  const auto run = [&] { failed += tunefarm_kernel_launch(kernel_, &launch, nullptr) != TUNEFARM_OK ? 1 : 0; };
+  const auto run = [&] { failed += tunefarm_kernel_launch(kernel_, &placed.launch, nullptr) != TUNEFARM_OK ? 1 : 0; };
   const double known = MedianNs(*gpu_, [&](int) { run(); });
   const double fresh = MedianNs(*gpu_, [&](int i) {
-    point(static_cast<size_t>(i * 37) % kPlaces);
-    arguments[0] = reinterpret_cast<std::byte*>(place(0, 0)) + i % 500 * 128;
+    placed.PointAfresh(i);
     run();
   });
   const double other_dims = MedianNs(*gpu_, [&](int i) {
-    n = 512 + i % 500;
+    placed.n = 512 + i % 500;
     run();
   });
   EXPECT_EQ(failed, 0);

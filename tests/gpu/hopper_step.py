@@ -68,7 +68,7 @@ class Kernel:
         self.pointers["topk_weights"] = device.upload(self.generator.random(rows, dtype=np.float32))
         self.allocation = device.allocate(2 * (self.out_length + 2 * GUARD))
         self.pointers[self.out_name] = self.allocation + 2 * GUARD
-        self.scalars = {"row_count": rows, "experts": experts, "n": n, "k": k, "experts_per_token": v["topk"], "group_size_m": v["GROUP_SIZE_M"]}
+        self.scalars = {"row_count": rows, "experts": experts, "n": n, "k": k, "experts_per_token": v["topk"], "group_size_m": v["GROUP_SIZE_M"], "group_ends_flag": 0}
 
     def argument(self, name):
         if name in self.scalars:
@@ -97,12 +97,12 @@ class Kernel:
         v, op, p = self.values, self.step["op"], self.pointers
         function = self.device.function(self.module, "grouped_gemm_%s_reference" % op)
         ceil = lambda a, b: -(-a // b)
-        numbers = [("i", v["E"]), ("i", v["N"]), ("i", v["K"]), ("i", v["topk"])]
+        numbers = [("i", v["E"]), ("i", v["N"]), ("i", v["K"]), ("i", v["topk"]), ("i", 0)]
         row_blocks = (v["rows"] + min(v["E"], v["rows"]) * 63) // 64
         if op == "forward":
             grid, names = (ceil(v["N"], 64), row_blocks, 1), ["x", "w", "y", "m_sizes", "gather_indices", "topk_weights"]
         elif op == "dx":
-            numbers = numbers[:3]
+            numbers = numbers[:3] + numbers[4:]
             grid, names = (ceil(v["K"], 64), row_blocks, 1), ["dy", "w", "dx", "m_sizes", "gather_indices"]
         else:
             grid, names, numbers = (ceil(v["K"], 64), ceil(v["N"], 64), v["E"]), ["dy", "x", "dw", "m_sizes", "gather_indices"], numbers[1:]

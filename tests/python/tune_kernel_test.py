@@ -50,7 +50,7 @@ class FakeClient:
     def __exit__(self, *_):
         pass
 
-    def upload_array(self, array, data_type):
+    def upload_array(self, array, data_type, progress):
         content = array.tobytes()
         digest = hashlib.sha256(content).hexdigest()
         self.uploads[digest] = content
@@ -313,18 +313,35 @@ class Sources(unittest.TestCase):
         self.assertEqual(_source.read("f", text, "C").language, "HOST_CXX")
 
     def test_unroll_factors_are_constants(self):
-        text = "__global__ void f(int *x) {\n#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
-        self.assertEqual(_source.read("f", text, None).files["kernel.cu"], """\
+        loop = "#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
+        constant = """\
+#if loop_unroll_factor_1 && !defined(tunefarm_has_loop_unroll_factor_1)
+#define tunefarm_has_loop_unroll_factor_1
 constexpr int tunefarm_loop_unroll_factor_1 = loop_unroll_factor_1;
-#line 1
-__global__ void f(int *x) {
+#endif
+"""
+        begin = "__global__ void f(int *x) {\n"
+        changed = """\
 #if loop_unroll_factor_1
 #pragma unroll tunefarm_loop_unroll_factor_1
 #endif
-#line 3
+#line %d
 for (;;) x[0]++;
 }
-""")
+"""
+        # A name without a value is 0 in #if, and so no pragma is left for another kernel of the same file.
+        self.assertEqual(_source.read("f", begin + loop, None).files["kernel.cu"], constant + "#line 1\n" + begin + changed % 3)
+        own = "#include <a>\n#ifndef loop_unroll_factor_1\n#define loop_unroll_factor_1 2\n#endif\n"
+        self.assertEqual(_source.read("f", own + begin + loop, None).files["kernel.cu"], own + constant + "#line 5\n" + begin + changed % 7)
+        declared = "template <int loop_unroll_factor_1> "
+        text = _source.read("f", declared + begin + loop, None).files["kernel.cu"]
+        self.assertIn("#elif !defined(loop_unroll_factor_1)\n#pragma unroll loop_unroll_factor_1\n#endif\n#line 3\n", text)
+        with tempfile.TemporaryDirectory() as name:
+            (pathlib.Path(name) / "loop.h").write_text("#pragma once\n" + loop)
+            (pathlib.Path(name) / "f.cu").write_text('#include "loop.h"\n' + begin + loop)
+            files = _source.read("f", pathlib.Path(name) / "f.cu", None).files
+        self.assertEqual(files["loop.h"], constant + "#line 1\n#pragma once\n" + changed % 3)
+        self.assertIn(constant, files["f.cu"])
 
     def test_files_and_their_headers(self):
         with tempfile.TemporaryDirectory() as name:
@@ -517,6 +534,39 @@ class Definitions(unittest.TestCase):
         self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_INOUT, kernel_pb2.INIT_UNSPECIFIED))
 
 
+class Data(unittest.TestCase):
+    def test_what_the_daemon_has_dropped_is_uploaded_once_more(self):
+        class Forgetful(FakeClient):
+            left = 1
+
+            def tune(self, path, **options):
+                if self.left:
+                    self.left -= 1
+                    self.uploads.clear()
+                    raise tunefarm.FailedPreconditionError("is not on this daemon", reason="DATA_FILE_NOT_FOUND")
+                super().tune(path, **options)
+
+        arguments = vectors()
+        expected = arguments[1] + arguments[2]
+        for times, raised in ((1, Submitted), (2, tunefarm.FailedPreconditionError)):
+            client = Forgetful()
+            client.left = times
+            with self.assertRaises(raised):
+                tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, arguments, {"block_size_x": [32]}, client=client,
+                                     answer=[expected, None, None, None])
+        client = Forgetful()
+        with self.assertRaises(Submitted):
+            tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, arguments, {"block_size_x": [32]}, client=client,
+                                 answer=[expected, None, None, None])
+        self.assertEqual(set(client.uploads.values()), {array.tobytes() for array in (arguments[1], arguments[2], expected)})
+
+    def test_uploads_are_silent_where_all_is(self):
+        for quiet in (True, False):
+            with unittest.mock.patch.object(FakeClient, "upload_array", side_effect=Submitted) as upload, self.assertRaises(Submitted):
+                tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": [32]}, client=FakeClient(), quiet=quiet)
+            self.assertEqual(upload.call_args.kwargs, {"progress": not quiet})
+
+
 class Options(unittest.TestCase):
     def run_with(self, **options):
         return submitted("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": [32, 64], "t": list(range(10))}, **options).submitted
@@ -570,6 +620,93 @@ def trial(config, time_ms, purpose=model.TrialPurpose.SEARCH, outcome=model.Outc
                               measurement=measured if outcome is model.Outcome.OK else None)
 
 
+class FakeKernel:
+    """A loaded kernel of a GPU: what was done with it, in order. Its binary holds what prepare copied last."""
+
+    device = 0
+    arguments = (tunefarm.launch.Argument("x", "f32", "INOUT"), tunefarm.launch.Argument("c", "f32", "IN"))
+
+    def __init__(self, generation, binary, said):
+        self.generation, self.binary, self.said = generation, binary, said
+
+    def plan(self):
+        return unittest.mock.Mock(needs_prepare=True, generation=self.generation)
+
+    def prepare(self, stream, x, c):
+        self.said.append("prepare")
+        self.binary["c"] = c.array.tolist()
+
+    def __call__(self, stream, generation, x, c):
+        assert generation == self.generation
+        self.said.append((stream, self.binary["c"]))
+
+
+class Constants(unittest.TestCase):
+    """Constants of launches; a binary is one in the process, whoever loaded it."""
+
+    def setUp(self):
+        self.said = []
+        self.context = 1
+        for target, name, fake in (
+                (_launching, "DeviceArray", lambda array, device: unittest.mock.Mock(array=array)), (_launching, "_held", {}),
+                (_launching, "_finish_all", lambda device: self.said.append("wait")),
+                (_launching._cuda, "context_of", lambda device: self.context)):
+            self.enterContext(unittest.mock.patch.object(target, name, fake))
+
+    def program(self, values, generation, binary):
+        source = _source.read("f", "__constant__ float c[2]; __global__ void f(float *x) { x[0] = c[0]; }", None)
+        arguments = _arguments.read([numpy.ones(2, "f4")], None, None, source)
+        constants = _arguments.constants({"c": values}, source, arguments)
+        program = _launching.Program(None, "CUDA", arguments, constants, None, "", 0)
+        program.loaded = lambda config: FakeKernel(generation, binary, self.said)
+        return lambda stream=None: program.launch({}, [None], stream)
+
+    def take(self):
+        said = list(self.said)
+        self.said.clear()
+        return said
+
+    def test_they_are_copied_once(self):
+        values = numpy.array([1, 2], "f4")
+        launch = self.program(values, 7, {})
+        values[:] = 0  # the caller's array is read when the kernel is tuned
+        launch()
+        self.assertEqual(self.take(), ["wait", "prepare", "wait", (None, [1, 2])])
+        launch(1)
+        launch(2)
+        self.assertEqual(self.take(), [(1, [1, 2]), (2, [1, 2])])
+        self.context = 2  # of another device: its binary has a memory of its own
+        launch()
+        self.assertEqual(self.take()[:3], ["wait", "prepare", "wait"])
+
+    def test_kernels_may_share_a_binary(self):
+        binary = {}
+        first, second = self.program(numpy.array([1, 2], "f4"), 7, binary), self.program(numpy.array([3, 4], "f4"), 8, binary)
+        for launch, held in ((first, [1, 2]), (second, [3, 4]), (first, [1, 2])):
+            for stream in (1, 2):
+                launch(stream)
+            self.assertEqual(self.take(), ["wait", "prepare", "wait", (1, held), (2, held)])
+        other = self.program(numpy.array([1, 2], "f4"), 9, {})  # another binary with the same constants
+        other()
+        self.take()
+        first()
+        other()
+        self.assertEqual(self.take(), [(None, [1, 2]), (None, [1, 2])])
+
+    def test_a_copy_that_fails_is_made_again(self):
+        launch = self.program(numpy.array([1, 2], "f4"), 7, {})
+        with unittest.mock.patch.object(FakeKernel, "prepare", side_effect=tunefarm.LaunchError("no")), self.assertRaises(tunefarm.LaunchError):
+            launch()
+        self.take()
+        launch()
+        self.assertEqual(self.take(), ["wait", "prepare", "wait", (None, [1, 2])])
+
+    def test_names_that_launches_use_themselves(self):
+        source = _source.read("f", "__constant__ float stream; __global__ void f(float *x) { x[0] = stream; }", None)
+        (constant,) = _arguments.constants({"stream": numpy.float32(2)}, source, [])
+        self.assertEqual((constant.name, constant.given, constant.array.tolist()), ("stream_constant", "stream", [2]))
+
+
 class Results(unittest.TestCase):
     def test_trials_become_results(self):
         final = model.TrialPurpose.FINALIST
@@ -597,6 +734,19 @@ class Results(unittest.TestCase):
     def test_scalars_of_numpy_become_those_of_python(self):
         ((_, metric),) = _options.metrics({"m": lambda p: numpy.float32(p["time"])}, [])
         self.assertEqual(json.dumps(metric({"time": 1.5})), "1.5")
+
+    def test_without_a_best_one_each_use_says_why(self):
+        results = _results.Results()
+        self.assertFalse(results.best)
+        self.assertIsNone(results.best.get("time"))
+        results.failed.append({"x": 1, "outcome": "COMPILE_ERROR", "message": "no such name"})
+        results.best = _results.NoBest(_tune._no_config_text(results))
+        pair = pickle.loads(pickle.dumps(_results.Tuning(results, {})))
+        for best in (results.best, pair.best):
+            for use in (lambda: best.launch(1, 2), lambda: best["time"], lambda: best.config):
+                with self.assertRaisesRegex(tunefarm.FailedPreconditionError,
+                                            "^there is no best config: no config ran and was right; the first: COMPILE_ERROR: no such name$"):
+                    use()
 
     def test_a_tuning_is_a_pair(self):
         results = _results.Results()

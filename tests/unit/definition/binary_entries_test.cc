@@ -62,27 +62,28 @@ std::string MakeBinary(const std::vector<std::string>& symbols, int parameters) 
   return file;
 }
 
-std::shared_ptr<const KernelPlan> Plan(const std::string& language) {
+std::shared_ptr<const KernelPlan> Plan(const std::string& language, const std::string& more = "") {
   auto kernel = ParseKernelText("display_name: \"k\" language: " + language + R"pb(
-                                  sources { path: "k" content: "int x;" }
-                                  dims {
-                                    name: "N"
-                                    default_value { int_value: 4 }
-                                  }
-                                  arguments {
-                                    name: "y"
-                                    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
-                                  }
-                                  launches {
-                                    kernel {
-                                      entry: "run"
-                                      arguments: [ "y" ]
-                                      grid: "1"
-                                      block: "1"
-                                    }
-                                  }
-                                  unverified_reason: "only compiled"
-                                )pb",
+                                      sources { path: "k" content: "int x;" }
+                                      dims {
+                                        name: "N"
+                                        default_value { int_value: 4 }
+                                      }
+                                      arguments {
+                                        name: "y"
+                                        buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+                                      }
+                                      launches {
+                                        kernel {
+                                          entry: "run"
+                                          arguments: [ "y" ]
+                                          grid: "1"
+                                          block: "1"
+                                        }
+                                      }
+                                      unverified_reason: "only compiled"
+                                    )pb" +
+                                    more,
                                 "k");
   EXPECT_TRUE(kernel.ok()) << MessageOf(kernel.status());
   if (language == "LANGUAGE_HOST_CXX") {
@@ -92,6 +93,16 @@ std::shared_ptr<const KernelPlan> Plan(const std::string& language) {
   const auto plan = KernelPlan::Compile(*kernel);
   EXPECT_TRUE(plan.ok()) << MessageOf(plan.status());
   return plan.ok() ? *plan : nullptr;
+}
+
+// For the default problem, and the config of this text.
+std::string WhyEntriesDoNotFit(const KernelPlan& plan, const std::string& binary,
+                               const std::map<std::string, std::string>& symbols, int64_t path = 0) {
+  const absl::StatusOr<ResolvedProblem> problem = plan.ResolveProblem(v1::Problem());
+  EXPECT_TRUE(problem.ok()) << MessageOf(problem.status());
+  Config config = plan.DefaultConfig(*problem);
+  if (path != 0) config.Set("path", Value(path));
+  return tunefarm::WhyEntriesDoNotFit(plan, *problem, config, DeviceClass(), binary, symbols);
 }
 
 TEST(BinaryEntriesTest, AMissingEntryIsNamed) {
@@ -113,6 +124,39 @@ TEST(BinaryEntriesTest, ArgumentsOfCudaKernelsAreCounted) {
   EXPECT_EQ(why(2), "launches[0]: 'run' takes 2 parameters, but 1 arguments are passed");
   EXPECT_EQ(ParametersOf(MakeBinary({"run"}, 3), "run"), 3);
   EXPECT_EQ(ParametersOf(MakeBinary({"run"}, 3), "walk"), -1);
+}
+
+TEST(BinaryEntriesTest, StepsOfOtherConfigsAreLeftOut) {
+  const auto plan = Plan("LANGUAGE_CUDA", R"pb(
+    parameters {
+      name: "path"
+      values { ints: [ 1, 2, 3 ] }
+    }
+    launches {
+      kernel {
+        entry: "run"
+        arguments: [ "y", "y" ]
+        grid: "1"
+        block: "1"
+      }
+      when: "path == 2"
+    }
+    launches {
+      kernel {
+        entry: "walk"
+        arguments: [ "y" ]
+        grid: "1"
+        block: "1"
+      }
+      when: "path == 3"
+    }
+  )pb");
+  ASSERT_NE(plan, nullptr);
+  const std::string binary = MakeBinary({"run"}, 1);
+  EXPECT_EQ(WhyEntriesDoNotFit(*plan, binary, {}, 1), "");
+  EXPECT_EQ(WhyEntriesDoNotFit(*plan, binary, {}, 2),
+            "launches[1]: 'run' takes 1 parameters, but 2 arguments are passed");
+  EXPECT_THAT(WhyEntriesDoNotFit(*plan, binary, {}, 3), HasSubstr("launches[2]: the binary has no function"));
 }
 
 TEST(BinaryEntriesTest, AnyBytesAreRead) {

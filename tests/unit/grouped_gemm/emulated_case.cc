@@ -32,13 +32,13 @@ void Run(const emulated::Call& call, unsigned blocks, size_t shared_bytes, const
   emulated::RunGrid({blocks}, {kThreads}, shared_bytes, schedule, [&call] {
 #if GROUPED_GEMM_OP == OP_FORWARD
     grouped_gemm_forward(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.topk_weights, call.rows,
-                         call.experts, call.n, call.k, call.topk, call.group_size_m);
+                         call.experts, call.n, call.k, call.topk, call.group_size_m, call.group_ends);
 #elif GROUPED_GEMM_OP == OP_DX
     grouped_gemm_dx(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.rows, call.experts, call.n, call.k,
-                    call.topk, call.group_size_m);
+                    call.topk, call.group_size_m, call.group_ends);
 #else
     grouped_gemm_dw(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.rows, call.experts, call.n, call.k,
-                    call.topk, call.group_size_m);
+                    call.topk, call.group_size_m, call.group_ends);
 #endif
   });
 }
@@ -47,11 +47,13 @@ void RunReference(const emulated::Call& call, emulated::Extent grid) {
   emulated::RunGrid(grid, {16, 16}, 16, {}, [&call] {
 #if GROUPED_GEMM_OP == OP_FORWARD
     grouped_gemm_forward_reference(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.topk_weights,
-                                   call.experts, call.n, call.k, call.topk);
+                                   call.experts, call.n, call.k, call.topk, call.group_ends);
 #elif GROUPED_GEMM_OP == OP_DX
-    grouped_gemm_dx_reference(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.experts, call.n, call.k);
+    grouped_gemm_dx_reference(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.experts, call.n, call.k,
+                              call.group_ends);
 #else
-    grouped_gemm_dw_reference(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.n, call.k, call.topk);
+    grouped_gemm_dw_reference(call.a, call.b, call.c, call.m_sizes, call.gather_indices, call.n, call.k, call.topk,
+                              call.group_ends);
 #endif
   });
 }
@@ -63,13 +65,14 @@ int RoutingNumber(std::string_view name) {
 }
 
 void RunRouting(const emulated::Call& call, const unsigned (&random)[4], const int (&sizes)[8], int* experts_of_rows,
-                int* m_sizes, int* gather_indices) {
+                int* m_sizes, int* row_counts, int* gather_indices) {
   emulated::RunGrid({static_cast<unsigned>(CeilDiv(call.rows, 256))}, {256}, 16, {}, [&] {
     grouped_gemm_route(random, experts_of_rows, call.rows, call.experts, RoutingNumber(CASE_ROUTING), sizes[0],
                        sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7]);
   });
-  emulated::RunGrid({static_cast<unsigned>(call.experts)}, {256}, 16, {},
-                    [&] { grouped_gemm_sort(experts_of_rows, m_sizes, gather_indices, call.rows); });
+  emulated::RunGrid({static_cast<unsigned>(call.experts)}, {256}, 16, {}, [&] {
+    grouped_gemm_sort(experts_of_rows, m_sizes, row_counts, gather_indices, call.rows, call.group_ends);
+  });
 }
 
 #if defined(dtype_bf16)

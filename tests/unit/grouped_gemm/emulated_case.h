@@ -19,7 +19,7 @@ struct Call {
   const int* m_sizes = nullptr;
   const int* gather_indices = nullptr;
   const float* topk_weights = nullptr;
-  int rows = 0, experts = 0, n = 0, k = 0, topk = 1, group_size_m = 8;
+  int rows = 0, experts = 0, n = 0, k = 0, topk = 1, group_size_m = 8, group_ends = 0;
 };
 
 struct Case {
@@ -30,9 +30,9 @@ struct Case {
   int operand_bytes, staged_bytes;  // of shared memory, the table of groups apart
   void (*run)(const Call& call, unsigned blocks, size_t shared_bytes, const Schedule& schedule);
   void (*run_reference)(const Call& call, Extent grid);
-  // Fills experts_of_rows, m_sizes and gather_indices of the call's sizes.
+  // Fills experts_of_rows, m_sizes, row_counts and, if the case permutes, gather_indices of the call's sizes.
   void (*run_routing)(const Call& call, const unsigned (&random)[4], const int (&sizes)[8], int* experts_of_rows,
-                      int* m_sizes, int* gather_indices);
+                      int* m_sizes, int* row_counts, int* gather_indices);
 };
 
 std::vector<Case>& Cases();

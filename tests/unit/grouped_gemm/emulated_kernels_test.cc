@@ -46,6 +46,8 @@ class Matrices {
   Matrices(const Case& test, const Shape& shape) : test_(test), shape_(shape) {
     rows_ = std::accumulate(shape.sizes.begin(), shape.sizes.end(), 0);
     experts_ = static_cast<int>(shape.sizes.size());
+    ends_.resize(shape.sizes.size());
+    std::partial_sum(shape.sizes.begin(), shape.sizes.end(), ends_.begin());
     const bool has_tokens = test.permutes_x && test.op != Op::kDx;
     const int x_rows = has_tokens ? rows_ / shape.topk : rows_;
     // A permutation: flat rows in a mixed order, sorted within no group; the kernels must not care.
@@ -66,12 +68,13 @@ class Matrices {
     for (const std::vector<uint16_t>* operand : {&x_, &dy_, &w_}) AllowReads(operand->data(), operand->size() * 2);
   }
 
-  Call MakeCall() {
+  Call MakeCall(bool group_ends) {
     Call call;
     call.a = test_.op == Op::kForward ? x_.data() : dy_.data();
     call.b = test_.op == Op::kDw ? x_.data() : w_.data();
     call.c = output_.data() + kGuard;
-    call.m_sizes = shape_.sizes.data();
+    call.m_sizes = group_ends ? ends_.data() : shape_.sizes.data();
+    call.group_ends = group_ends ? 1 : 0;
     call.gather_indices = indices_.data();
     call.topk_weights = weights_.data();
     call.rows = rows_;
@@ -182,7 +185,7 @@ class Matrices {
   const Shape& shape_;
   PhiloxStream random_{20261121};
   int rows_ = 0, experts_ = 0;
-  std::vector<int> indices_;
+  std::vector<int> ends_, indices_;
   std::vector<float> weights_;
   std::vector<uint16_t> x_, dy_, w_, output_;
 };
@@ -204,11 +207,12 @@ TEST_P(EmulatedKernels, ComputeWhatTheLoopsCompute) {
   const Case& test = Cases()[std::get<0>(GetParam())];
   const Shape& shape = std::get<1>(GetParam());
   Matrices matrices(test, shape);
-  const Call call = matrices.MakeCall();
-  const size_t shared = static_cast<size_t>(std::max(test.operand_bytes, test.staged_bytes)) +
-                        8 * (static_cast<size_t>(call.experts) + 1);
+  const size_t experts = shape.sizes.size();
+  const size_t shared = static_cast<size_t>(std::max(test.operand_bytes, test.staged_bytes)) + 8 * (experts + 1);
   for (const Schedule& schedule : {Schedule{true, false}, Schedule{false, true}}) {
     SCOPED_TRACE(schedule.copies_late ? "late copies" : "early copies, last warp first");
+    // Groups are given by their sizes in one run and by their ends in the other.
+    const Call call = matrices.MakeCall(schedule.copies_late);
     matrices.ForgetOutput();
     test.run(call, test.is_persistent ? 3 : TilesMax(test, call), shared, schedule);
     EXPECT_THAT(TakeFaults(), testing::IsEmpty());
@@ -219,17 +223,20 @@ TEST_P(EmulatedKernels, ComputeWhatTheLoopsCompute) {
 TEST_P(EmulatedKernels, ReferencesComputeWhatTheLoopsCompute) {
   const Case& test = Cases()[std::get<0>(GetParam())];
   Matrices matrices(test, std::get<1>(GetParam()));
-  const Call call = matrices.MakeCall();
   const auto tiles = [](int extent) { return static_cast<unsigned>(CeilDiv(extent, 64)); };
-  Extent grid;
-  if (test.op == Op::kDw) {
-    grid = {tiles(call.k), tiles(call.n), static_cast<unsigned>(call.experts)};
-  } else {
-    grid.x = tiles(test.op == Op::kForward ? call.n : call.k);
-    grid.y = static_cast<unsigned>((call.rows + std::min(call.rows, call.experts) * 63) / 64);
+  for (const bool group_ends : {false, true}) {
+    const Call call = matrices.MakeCall(group_ends);
+    Extent grid;
+    if (test.op == Op::kDw) {
+      grid = {tiles(call.k), tiles(call.n), static_cast<unsigned>(call.experts)};
+    } else {
+      grid.x = tiles(test.op == Op::kForward ? call.n : call.k);
+      grid.y = static_cast<unsigned>((call.rows + std::min(call.rows, call.experts) * 63) / 64);
+    }
+    matrices.ForgetOutput();
+    test.run_reference(call, grid);
+    ASSERT_NO_FATAL_FAILURE(matrices.Check());
   }
-  test.run_reference(call, grid);
-  ASSERT_NO_FATAL_FAILURE(matrices.Check());
 }
 
 std::vector<size_t> CaseNumbers() {

@@ -22,14 +22,23 @@ Routed Route(const std::string& name, int rows, int experts, unsigned seed, cons
   call.experts = experts;
   Routed routed{std::vector<int>(static_cast<size_t>(rows), -1), std::vector<int>(static_cast<size_t>(experts), -1),
                 std::vector<int>(static_cast<size_t>(rows), -1)};
-  test->run_routing(call, {seed, seed * 3 + 1, seed * 5 + 2, 0}, sizes, routed.experts.data(), routed.sizes.data(),
-                    routed.order.data());
+  std::vector<int> ends(static_cast<size_t>(experts), -1), of_ends(ends), same(ends);
+  const unsigned random[4] = {seed, seed * 3 + 1, seed * 5 + 2, 0};
+  test->run_routing(call, random, sizes, routed.experts.data(), same.data(), routed.sizes.data(), routed.order.data());
+  EXPECT_EQ(same, routed.sizes);
+  call.group_ends = 1;
+  test->run_routing(call, random, sizes, routed.experts.data(), ends.data(), of_ends.data(), routed.order.data());
+  EXPECT_EQ(of_ends, routed.sizes);
+  std::vector<int> sums(routed.sizes.size());
+  std::partial_sum(routed.sizes.begin(), routed.sizes.end(), sums.begin());
+  EXPECT_EQ(ends, sums);
   EXPECT_EQ(std::accumulate(routed.sizes.begin(), routed.sizes.end(), 0), rows);
   std::vector<int> expected(static_cast<size_t>(rows));
   std::iota(expected.begin(), expected.end(), 0);
   std::stable_sort(expected.begin(), expected.end(), [&routed](int a, int b) {
     return routed.experts[static_cast<size_t>(a)] < routed.experts[static_cast<size_t>(b)];
   });
+  if (!test->permutes_x && !test->permutes_y) std::fill(expected.begin(), expected.end(), -1);
   EXPECT_EQ(routed.order, expected);
   for (int expert = 0; expert < experts; ++expert) {
     EXPECT_EQ(std::count(routed.experts.begin(), routed.experts.end(), expert),

@@ -23,8 +23,9 @@ struct alignas(64) TensorMap {
 namespace {
 
 void RunThread(const KernelProblem& problem) {
+  const GroupSizes sizes = {problem.m_sizes, problem.group_ends};
   hopper::Run({static_cast<const TensorMap*>(problem.row_map), static_cast<const TensorMap*>(problem.col_map),
-               static_cast<const TensorMap*>(problem.out_map), problem.rows, problem.cols, problem.out, problem.m_sizes,
+               static_cast<const TensorMap*>(problem.out_map), problem.rows, problem.cols, problem.out, sizes,
                problem.gather_indices, problem.topk_weights, problem.experts, problem.n, problem.k, problem.topk,
                problem.band});
 }

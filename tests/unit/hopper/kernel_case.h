@@ -24,6 +24,7 @@ struct KernelProblem {
   const uint16_t* cols;
   uint16_t* out;
   const int* m_sizes;
+  int group_ends;  // 1: m_sizes holds where groups end
   const int* gather_indices;
   const float* topk_weights;
   int experts;

@@ -101,13 +101,18 @@ class Trial {
                          kernel_.out_box.swizzle_bytes)
             : MakeBoxMap(out.data, {out_cols, m}, {2 * out_cols}, {kernel_.out_box.fast, kernel_.out_box.slow},
                          kernel_.out_box.swizzle_bytes));
+    // Groups are given by their sizes or by their ends.
+    std::vector<int> ends(sizes_.m.size());
+    std::partial_sum(sizes_.m.begin(), sizes_.m.end(), ends.begin());
+    const bool group_ends = numbers_.Next(2) == 1;
     const KernelProblem problem{&row_map,
                                 &col_map,
                                 &out_map,
                                 forward ? x.data : dy.data,
                                 kernel_.product == Product::kDw ? x.data : w.data,
                                 out.data,
-                                sizes_.m.data(),
+                                group_ends ? ends.data() : sizes_.m.data(),
+                                group_ends ? 1 : 0,
                                 gather_.data(),
                                 weights_.data(),
                                 experts_,
