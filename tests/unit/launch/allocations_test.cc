@@ -70,14 +70,15 @@ TEST(AllocationsTest, LaunchesAllocateNothingAndLockNothing) {
   tunefarm_package* newer = nullptr;
   ASSERT_EQ(tunefarm_package_open_bytes(newer_bytes.data(), newer_bytes.size(), &newer, &error), TUNEFARM_OK);
   ASSERT_EQ(tunefarm_kernel_update(kernel, newer, &error), TUNEFARM_OK) << error.message;
-  const int64_t before_plans = allocations;
+  const CountedCalls before_plans = CallsOfThisThread();
   for (int i = 0; i < 1'000; ++i) {
     launch.generation = i % 2 == 0 ? plan.generation : 0;
     const tunefarm_status expected = i % 2 == 0 ? TUNEFARM_OK : TUNEFARM_STALE;
     if (tunefarm_kernel_launch(kernel, &launch, &error) != expected) ++failed;
   }
-  const int64_t after_plans = allocations;
-  EXPECT_EQ(after_plans - before_plans, 0);
+  const CountedCalls after_plans = CallsOfThisThread();
+  EXPECT_EQ(after_plans.allocations - before_plans.allocations, 0);
+  EXPECT_EQ(after_plans.locks - before_plans.locks, 0);
   EXPECT_LT(failed, 2000);
   tunefarm_package_close(newer);
   tunefarm_kernel_close(kernel);
