@@ -212,7 +212,7 @@ class FakeLibrary:
         fits = given.generation == self.generation or (not self.needs_prepare and given.workspace_bytes >= self.workspace_bytes)
         if not fits and not self.is_captured:
             error._obj.message = b"plan and prepare again"
-            return _launch_abi.STALE
+            return _launch_abi.STATUSES.index("STALE")
         self.launches.append((given.generation, given.workspace_bytes))
         return 0
 

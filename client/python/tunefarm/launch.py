@@ -171,7 +171,13 @@ class Kernel:
         of this kernel and stream is used, allocated when it is first needed; call once before a capture so that it lies
         outside of the graph's memory. Give one to graphs that may run at the same time. `generation`: that of the plan
         that `prepare` returned; required where the plan `needs_prepare`."""
-        self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+        while True:
+            try:
+                self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+                return
+            except LaunchError as error:
+                if error.code != "STALE" or not self._plans_anew(values):
+                    raise
 
     def prepare(self, /, *, stream: Any = None, workspace: Any = None, **values: Any) -> Plan:
         """Changes the arguments once for the config of these dims, such as to another layout of weights; enqueued like
@@ -197,6 +203,12 @@ class Kernel:
             raise InvalidArgumentError(f"`package` is what tunefarm.launch.open returns, not a {type(package).__name__}")
         error = _launch_abi.sized(_launch_abi.Error)
         check(self._library.tunefarm_kernel_update(self._handle, package._handle, ctypes.byref(error)), error)
+
+    def _plans_anew(self, named: Dict[str, Any]) -> bool:
+        """Whether an update has brought another plan for these dims than the remembered one. It takes its place."""
+        dims = self._dims_of(named)
+        known = self._problems.get(tuple(map(operator.index, dims)))
+        return self._look_up(dims).plan.generation != (known and known.plan.generation)
 
     def _run(self, call: Callable[..., int], stream: Any, workspace: Any, generation: int,
              named: Dict[str, Any]) -> None:
@@ -264,8 +276,6 @@ class Kernel:
             status = call(self._handle, frame.launch_reference, frame.error_reference)
         else:
             status = _on_device(device, lambda: call(self._handle, frame.launch_reference, frame.error_reference))
-        if status == _launch_abi.STALE and self._look_up(dims).plan.generation != problem.plan.generation:
-            return self._run(call, stream, workspace, generation, named)  # the plan was of before an update
         if status:
             raise _launch_abi.failure(status, frame.error)
 
