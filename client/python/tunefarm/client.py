@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import uuid
-from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
 import grpc
 
@@ -14,12 +14,15 @@ from tunefarm import _calls, _connection, _data_files, _definition_data, _defini
 from tunefarm._display import angle, notebook
 from tunefarm._progress import ProgressDisplay
 from tunefarm._visible import visible
-from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InvalidArgumentError,
-                             JobCancelledError, JobFailedError, NotFoundError, TunefarmError, UnavailableError)
+from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InternalError,
+                             InvalidArgumentError, JobCancelledError, JobFailedError, NotFoundError, TunefarmError, UnavailableError)
 from tunefarm.results import Listing, Page, Results
 from tunefarm.v1 import (data_file_service_pb2_grpc, device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
-                         kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, server_service_pb2,
-                         server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
+                         kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, package_service_pb2,
+                         package_service_pb2_grpc, server_service_pb2, server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
+
+if TYPE_CHECKING:
+    from tunefarm import launch
 
 JobLike = Union[int, str, model.Job]
 KernelLike = Union[str, "os.PathLike[str]"]
@@ -31,6 +34,7 @@ _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 _LAST_PART_SECONDS = 600.0
+_PACKAGE_SECONDS = 600.0
 # After a first Ctrl-C, where somebody sits in front of it.
 _SECOND_CTRL_C_SECONDS = 3.0
 
@@ -71,6 +75,7 @@ class Client:
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
         self._lookup = lookup_service_pb2_grpc.LookupServiceStub(channel)
+        self._packages = package_service_pb2_grpc.PackageServiceStub(channel)
         self._devices = device_service_pb2_grpc.DeviceServiceStub(channel)
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
@@ -482,6 +487,42 @@ class Client:
         name, digest = self._asked(kernel, timeout)
         request = lookup_service_pb2.ListBestConfigsRequest(kernel=name, program_digest=digest, page_size=_PAGE_SIZE)
         return Listing(map(_wire.best_config, self._pages(self._lookup.ListBestConfigs, request, "bests", timeout)))
+
+    def package(self, kernel: KernelLike = "", device: Optional[str] = None, dims: Optional[Mapping[str, Any]] = None, *,
+                timeout: Optional[float] = None) -> "launch.Package":
+        """Best configs with their binaries, which the daemon compiles where it has them no more: as a package that
+        `tunefarm.launch` launches, also when the daemon has ended. `package("matmul", "H100", {"M": [1024, 2048]})`.
+
+        `kernel`: a name, "kernels/{id}" or the path of a definition, for which only its own bests count; "": all
+        kernels. `device`: a device class by its id, its name or a word of its name ("H100"). `dims`: problems that have
+        this value of a dim, or one of a list. What was left out and why says `left_out` of the package.
+
+        `timeout` None: 10 minutes. NotFoundError for no such best; FailedPreconditionError (PACKAGE_EMPTY) where none
+        can be packaged. Needs the right to submit kernels, and libtunefarm-launch.so.1. A package is code: it runs with
+        the rights of this process.
+        """
+        from tunefarm import launch
+
+        request = package_service_pb2.ExportPackageRequest(device_class=device or "", dims=_requests.dim_filters(dims))
+        if _definitions.is_path(kernel):
+            request.kernel, definition = self._definition(kernel, None, None, None, timeout)
+            request.definitions.append(definition)
+        else:
+            request.kernel = str(kernel)
+        contents, content = self._read(self._whole_package, request, _PACKAGE_SECONDS if timeout is None else timeout)
+        if len(content) != contents.file_bytes:
+            raise InternalError(f"the daemon sent {len(content)} bytes of a package of {contents.file_bytes}")
+        package = launch.open_bytes(content)
+        package.left_out = tuple(contents.left_out)
+        return package
+
+    def _whole_package(self, request: Any, timeout: float) -> Tuple[Any, bytes]:
+        contents, parts = package_service_pb2.PackageContents(), []
+        for response in self._packages.ExportPackage(request, timeout=timeout):
+            if response.HasField("contents"):
+                contents = response.contents
+            parts.append(response.data)
+        return contents, b"".join(parts)
 
     def _asked(self, kernel: KernelLike, timeout: Optional[float]) -> Tuple[str, str]:
         """The name to ask for, and the program_digest of a path's definition."""

@@ -34,7 +34,7 @@ from tunefarm._display import angle
 from tunefarm._launch_abi import check
 from tunefarm.errors import InvalidArgumentError, LaunchError, ResourceExhaustedError
 
-__all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open"]
+__all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open", "open_bytes"]
 
 _RESERVED = ("stream", "workspace", "generation")
 _PROBLEMS_MAX = 1024  # whose plans a kernel remembers
@@ -75,13 +75,26 @@ def open(path: "Union[str, os.PathLike[str]]") -> "Package":
     return Package(handle)
 
 
+def open_bytes(content: "Union[bytes, bytearray, memoryview]") -> "Package":
+    """The same of a package in memory, which is copied."""
+    library, error, handle = _launch_abi.library(), _launch_abi.sized(_launch_abi.Error), ctypes.c_void_p(None)
+    try:
+        held = content if isinstance(content, bytes) else memoryview(content).tobytes()
+    except TypeError:
+        raise InvalidArgumentError(f"the bytes of a package are no {type(content).__name__}") from None
+    check(library.tunefarm_package_open_bytes(held, len(held), ctypes.byref(handle), ctypes.byref(error)), error)
+    return Package(handle)
+
+
 class Package:
-    """A file with kernels; made by `open`. It is closed when nothing refers to it; its kernels stay usable."""
+    """Some kernels; made by `open`, `open_bytes` or `Client.package`. It is closed when nothing refers to it; its kernels stay usable."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._library = _launch_abi.library()
         self._handle = handle
         weakref.finalize(self, self._library.tunefarm_package_close, handle).atexit = False
+        self.left_out: Tuple[str, ...] = ()
+        """What `Client.package` left out and why, a sentence each, at most 1000."""
 
     @property
     def kernels(self) -> Tuple[str, ...]:

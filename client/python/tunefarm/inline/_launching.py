@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import subprocess
 import sys
 import tempfile
 import threading
@@ -12,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from tunefarm import _arrays, _connection, _cuda, launch
+from tunefarm import _arrays, _cuda, launch
 from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, LaunchError
 from tunefarm.inline import _definition
 from tunefarm.inline._arguments import Argument
@@ -55,17 +54,14 @@ class Program:
 
     def _load(self, config: Mapping[str, Any]) -> launch.Kernel:
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as name:
-            folder = Path(name)
-            file = _definition.write(_definition.of_one_config(self.kernel, config), folder)
-            package = folder / "kernel.tfpack"
+            file = _definition.write(_definition.of_one_config(self.kernel, config), Path(name))
             with self.connect() as client:
                 job = self.tune(client, file, device=self.device, policy="fast", max_trials=1, promote_given=True,
                                 retry_poisoned=True, measure=_MEASURE, progress=False, label="tunefarm.run_kernel")
                 if job.best is None:
                     why = next((trial.message for trial in client.results(job) if trial.message), "it has no result")
                     raise LaunchError(f"the config {dict(config)} cannot be run: {why}", code="INCOMPATIBLE")
-                _export(client.address, file, package)
-            opened = launch.open(package)
+                opened = _export(client, file)
             return opened.kernel(opened.kernels[0], device=self._ordinal if self.language == CUDA else None)
 
     def tune(self, client: Any, definition: Path, **options: Any) -> Any:
@@ -152,15 +148,13 @@ class Program:
         return shaped
 
 
-def _export(address: str, definition: Path, package: Path) -> None:
-    command = [_connection._program(), "--server", address, "export", "package", str(package), "--kernel", str(definition)]
+def _export(client: Any, definition: Path) -> launch.Package:
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              timeout=_EXPORT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise FailedPreconditionError(f"the kernel was not exported within {_EXPORT_SECONDS} s") from None
-    if done.returncode != 0:
-        raise FailedPreconditionError(f"the kernel cannot be exported: {done.stderr.decode(errors='replace').strip()}")
+        package: launch.Package = client.package(definition, timeout=_EXPORT_SECONDS)
+        return package
+    except FailedPreconditionError as error:
+        raise FailedPreconditionError(f"the kernel cannot be exported: {error}", code=error.code,
+                                      reason=error.reason) from None
 
 
 def _real(value: Any) -> Any:
