@@ -77,12 +77,16 @@ class Product:
         self._kernel = kernel
         self._launch = kernel._launch_checked
         self._problems: Dict[int, Any] = {}  # by tokens; see _choose
+        self._has_noted = False
 
     def launch(self, tokens: int, pointers: Tuple[int, ...], stream: int) -> bool:
         """Enqueues it on checked arrays, or returns False: this number of tokens needs what is not given here."""
         problem = self._problems.get(tokens)
         if problem is None:
             problem = self._choose(tokens)
+            if not problem and not self._has_noted:
+                self._has_noted = True
+                note(f"{self._kernel!r} has no tuned config for some numbers of tokens, such as {tokens}")
         if not problem:
             return False
         self._launch(problem, pointers, stream)
@@ -96,8 +100,7 @@ class Product:
             plan = problem.plan
             if plan.match == "DEFAULT" or plan.workspace_bytes or plan.needs_prepare:
                 problem = False
-        except TunefarmError as error:
-            note(f"{self._kernel.name} cannot be launched for {tokens} tokens: {error}")
+        except TunefarmError:
             problem = False
         if len(self._problems) >= _ROWS_MAX:
             self._problems = {}
