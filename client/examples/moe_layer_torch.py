@@ -1,6 +1,6 @@
 """A mixture-of-experts layer in PyTorch whose products, forward and backward, are a package's tuned kernels.
 
-    tunefarm export package moe.tfpack --kernel grouped_gemm_forward --kernel grouped_gemm_dx --kernel grouped_gemm_dw
+    tunefarm export package moe.tfpack          # what was tuned of grouped_gemm_forward, _dx and _dw
     python3 moe_layer_torch.py moe.tfpack       # without a package torch computes them, and a log line says so
 """
 
