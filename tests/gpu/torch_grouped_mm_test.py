@@ -64,15 +64,14 @@ def found(*key_roles, n=None, k=None, topk=1, dtype=torch.bfloat16):
 @contextlib.contextmanager
 def without(*key_roles):
     """As if the packages had not these."""
-    kept = ops.products.found
     original = ops.products._load_product
-    ops.products.found = {}
+    ops.products.forget()
     ops.products._load_product = lambda key, *rest: (None, " (hidden)") if key[0] in key_roles else original(key, *rest)
     try:
         yield
     finally:
         ops.products._load_product = original
-        ops.products.found = kept
+        ops.products.forget()
 
 
 @contextlib.contextmanager
@@ -258,7 +257,7 @@ class Fallback(Test):
             with self.subTest(name):
                 roles._noted.clear()
                 expected = torch._grouped_mm(a, b, offs=offs)
-                ops.products.found = {}
+                ops.products.forget()
                 if name == "gaps in weights":
                     self.assert_close(tunefarm.torch.grouped_mm(a, b, offs), expected)
                     continue
@@ -281,12 +280,12 @@ class Fallback(Test):
             tunefarm.torch.grouped_mm(x, mat2, ends, bias=random(N))
 
     def test_load_forgets_what_was_not_found(self):
-        ops.products.found = {("something",): None}
+        ops.products.found, ops.products.calls = {("something",): None}, {("something",): None}
         with self.assertRaises(tunefarm.TunefarmError):
             tunefarm.torch.load("/nowhere.tfpack")
         if ops.products._packages:
             tunefarm.torch.load(ops.products._packages.pop(0))
-            self.assertEqual(ops.products.found, {})
+            self.assertEqual((ops.products.found, ops.products.calls), ({}, {}))
 
     def test_neither_grpc_nor_numpy_is_needed(self):
         code = "import sys; sys.modules.update(dict.fromkeys(('grpc', 'google', 'google.protobuf'))); import tunefarm.torch"
@@ -682,6 +681,7 @@ class HostCost(Test):
             return 1e6 * statistics.median(times)
 
         cases = {
+            "Tensor.new_empty": lambda: x.new_empty((rows, N)),
             "torch._grouped_mm": lambda: torch._grouped_mm(x, mat2, offs=ends),
             "torch._grouped_mm, grad": lambda: torch._grouped_mm(needs_x, needs_mat2, offs=ends),
             "tunefarm.torch.grouped_mm": lambda: tunefarm.torch.grouped_mm(x, mat2, ends),
@@ -696,9 +696,20 @@ class HostCost(Test):
             one = torch.zeros(1, dtype=torch.float32, device=DEVICE)
             cases["Kernel.__call__ of six tensors"] = lambda: product._kernel(
                 x=x, w=w, y=y, m_sizes=ends, gather_indices=ends, topk_weights=one, tokens=rows)
+            cases["allocation as generated code does it"] = lambda: ops._empty_strided((rows, N), (N, 1), torch.bfloat16)
             pointers = (x.data_ptr(), w.data_ptr(), y.data_ptr(), ends.data_ptr(), ends.data_ptr(), ends.data_ptr())
             stream = ops.stream_of(0)
             cases["a launch of checked tensors"] = lambda: product.launch(rows, pointers, stream)
+
+        def backward():
+            y = tunefarm.torch.grouped_mm(needs_x, needs_mat2, ends)
+            torch.autograd.grad(y, (needs_x, needs_mat2), y)
+
+        def backward_of_torch():
+            y = torch._grouped_mm(needs_x, needs_mat2, offs=ends)
+            torch.autograd.grad(y, (needs_x, needs_mat2), y)
+
+        cases["forward and backward"], cases["forward and backward of torch"] = backward, backward_of_torch
         print(file=sys.stderr)
         for name, call in cases.items():
             print(f"  {median(call):6.1f} µs  {name}", file=sys.stderr)

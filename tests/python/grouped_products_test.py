@@ -139,7 +139,7 @@ class Finding(unittest.TestCase):
         product = found(self.table)
         for tokens in range(1, 5000):
             product.launch(tokens, (), 0)
-        self.assertLessEqual(len(product._problems), products._ROWS_MAX)
+        self.assertLessEqual(len(product._problems), products._REMEMBERED_MAX)
 
     def test_the_last_package_is_asked_first(self):
         first, second, third = Package({64: plan()}), Package({64: plan()}), Package({64: plan("DEFAULT")})

@@ -1,5 +1,5 @@
-"""Which tuned kernel computes a grouped matrix product, and how it is launched: what `tunefarm.torch` knows that needs no
-torch. Private.
+"""Which tuned kernel computes a grouped matrix product, and how it is launched: what `tunefarm.torch` knows that needs
+no torch. Private.
 
 The kernels are those of kernels/grouped_gemm, whose weights W are [E, N, K] in row-major order: forward Y = X W^T,
 dX = dY W, dW = dY^T X, each for the rows of one expert.
@@ -19,15 +19,15 @@ from tunefarm.errors import InvalidArgumentError, TunefarmError
 logger = logging.getLogger("tunefarm.torch")
 
 ENVIRONMENT = "TUNEFARM_PACKAGES"
-MULTIPLE = 8  # elements: rows of matrices are whole units of 16 bytes, which is what one thread or the copy engine copies
+MULTIPLE = 8  # elements: rows of matrices are made of units of 16 bytes, which threads and the copy engine copy
 ALIGNMENT = 16  # bytes, of the addresses of matrices
-_ROWS_MAX = 1024  # numbers of rows whose plans a product remembers
+_REMEMBERED_MAX = 1024  # entries of a table of what was found out
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # equal to itself alone, so that it is found fast as a part of a key
 class Role:
-    """A product and the flags that are compiled into its binary. Arguments in order: two matrices, the result, where the
-    groups end, which rows are gathered or scattered, and for the forward product the weights of rows."""
+    """A product and the flags that are compiled into its binary. Arguments in order: two matrices, the result, where
+    the groups end, which rows are gathered or scattered, and for the forward product the weights of rows."""
 
     kernel: str
     arguments: Tuple[str, ...]
@@ -70,6 +70,13 @@ def transposed(shape: Sequence[int], strides: Sequence[int]) -> Optional[bool]:
     return None
 
 
+def remember(table: Dict[Any, Any], key: Any, value: Any) -> None:
+    """table[key] = value, of not too many."""
+    if len(table) >= _REMEMBERED_MAX:
+        table.clear()
+    table[key] = value
+
+
 class Product:
     """A loaded kernel of which only the number of tokens is open."""
 
@@ -102,9 +109,7 @@ class Product:
                 problem = False
         except TunefarmError:
             problem = False
-        if len(self._problems) >= _ROWS_MAX:
-            self._problems = {}
-        self._problems[tokens] = problem
+        remember(self._problems, tokens, problem)
         return problem
 
 
@@ -121,6 +126,8 @@ class Products:
         self._lock = threading.RLock()
         self.found: Dict[Key, Optional[Product]] = {}
         """What was looked up; None: no package has it."""
+        self.calls: Dict[Any, Any] = {}
+        """What `tunefarm.torch` derives from it; kept by `remember` and forgotten with it."""
 
     def load(self, package: "Union[str, os.PathLike[str], launch.Package]") -> launch.Package:
         """Its kernels are taken before those of packages that were loaded earlier."""
@@ -128,11 +135,15 @@ class Products:
         with self._lock:
             self._read_environment()
             self._packages.insert(0, opened)
-            self.found = {}
+            self.forget()
         return opened
 
+    def forget(self) -> None:
+        """What was looked up."""
+        self.found, self.calls = {}, {}
+
     def find(self, key: Key, data_type: str, tokens: int) -> Optional[Product]:
-        """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the first launch."""
+        """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the launch."""
         with self._lock:
             found = self.found
             if key in found:
@@ -144,8 +155,7 @@ class Products:
                 flags = "".join(f", {name}" for name, value in role.dims().items() if value)
                 note(f"no loaded package has {role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}"
                      f"{flags} on {'the CPU' if device < 0 else f'CUDA device {device}'}{reason}")
-            found[key] = product
-            self.found = found
+            remember(found, key, product)
             return product
 
     def _load_product(self, key: Key, data_type: str, tokens: int) -> Tuple[Optional[Product], str]:

@@ -263,7 +263,10 @@ class Kernel:
             frame.checked = problem
         frame.pointers[:] = pointers
         launch.stream = stream
-        self._enqueue(self._library.tunefarm_kernel_launch, frame)
+        call = self._library.tunefarm_kernel_launch
+        # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
+        if call(self._handle, frame.launch_reference, frame.error_reference):
+            self._enqueue(call, frame)
 
     def _enqueue(self, call: Callable[..., int], frame: "_Frame") -> None:
         """Calls the library with what is in the frame, in a context of the kernel's device."""

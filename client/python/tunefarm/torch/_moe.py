@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import torch
+from torch import Tensor
 
 from tunefarm._grouped_products import (ALIGNMENT, DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_DW, UP_DX, Role, transposed)
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.torch import _grouped_mm as ops
 
-Tensor = torch.Tensor
 
 
 def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> Tensor:
-    """For each token t the sum over its experts e = topk_ids[t, s] of topk_weights[t, s] * down_e(silu(gate) * up), where
-    gate and up are the first and the second half of up_e(x[t]). Returns [T, H] of x's type.
+    """For each token t the sum over its experts e = topk_ids[t, s] of topk_weights[t, s] * down_e(silu(gate) * up),
+    where gate and up are the first and the second half of up_e(x[t]). Returns [T, H] of x's type.
 
-    x [T, H], w_up [E, 2 I, H], w_down [E, H, I]: bfloat16 or float16; topk_ids [T, topk]: integers from 0 to E - 1, which
-    are not checked, since that would wait for the device; topk_weights [T, topk]: float32, rounded to x's type before
-    the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products for
+    x [T, H], w_up [E, 2 I, H], w_down [E, H, I]: bfloat16 or float16; topk_ids [T, topk]: integers from 0 to E - 1,
+    which are not checked, since that would wait for the device; topk_weights [T, topk]: float32, rounded to x's type
+    before the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products for
     which no package has the kernel with gathered rows are packed ones around gathers of torch."""
     _check(x, w_up, w_down, topk_ids, topk_weights)
     return _MoeMlp.apply(x, w_up, w_down, topk_ids, topk_weights.float())
@@ -31,8 +31,8 @@ def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weig
 
 def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> None:
     if x.dim() != 2 or w_up.dim() != 3 or w_down.dim() != 3 or topk_ids.dim() != 2 or topk_weights.dim() != 2:
-        raise InvalidArgumentError("moe_mlp takes x [T, H], w_up [E, 2 I, H], w_down [E, H, I], topk_ids and topk_weights "
-                                   "[T, topk]")
+        raise InvalidArgumentError("moe_mlp takes x [T, H], w_up [E, 2 I, H], w_down [E, H, I], topk_ids and "
+                                   "topk_weights [T, topk]")
     experts, hidden, inner = w_down.shape
     if w_up.shape[0] != experts or w_up.shape[1] != 2 * inner or w_up.shape[2] != hidden or x.shape[1] != hidden:
         raise InvalidArgumentError(f"moe_mlp: x {tuple(x.shape)}, w_up {tuple(w_up.shape)} and w_down "
@@ -42,8 +42,8 @@ def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weigh
         raise InvalidArgumentError(f"moe_mlp: topk_ids {tuple(topk_ids.shape)} and topk_weights "
                                    f"{tuple(topk_weights.shape)} have a row for each of the {x.shape[0]} tokens")
     if w_up.dtype != x.dtype or w_down.dtype != x.dtype:
-        raise InvalidArgumentError(f"moe_mlp: x is {x.dtype}, w_up {w_up.dtype} and w_down {w_down.dtype}; they have one "
-                                   "type")
+        raise InvalidArgumentError(f"moe_mlp: x is {x.dtype}, w_up {w_up.dtype} and w_down {w_down.dtype}; they have "
+                                   "one type")
 
 
 # ---- Products of the layer ----
@@ -69,7 +69,7 @@ def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, 
     return _scatter(y * weights.index_select(0, indices).to(y.dtype).unsqueeze(1), indices)
 
 
-# By the products' names in the operator. x and a are what the layer's products take, dy the gradients of what they give.
+# By the products' names in the operator. x and a are what the layer's products take, dy gradients of what they give.
 _STEPS: Dict[str, _Step] = {
     "up": _Step(UP, "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
         _gather(x, indices, topk), w.transpose(-2, -1), ends)),
@@ -124,7 +124,7 @@ def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices:
             # dy has a row for each token here, and no copies of it.
             gather = indices // topk if product in ("down_dx", "down_dw") else indices
             out = a.new_empty(shape)
-            pointers = (a.data_ptr(), b.data_ptr(), out.data_ptr(), ends.data_ptr(), gather.data_ptr())
+            pointers: Tuple[int, ...] = (a.data_ptr(), b.data_ptr(), out.data_ptr(), ends.data_ptr(), gather.data_ptr())
             if step.role.kernel == UP.kernel:
                 pointers += ((ends if weights is None else weights).data_ptr(),)
             if kernel.launch(rows // topk, pointers, ops.stream_of(device)):
@@ -137,12 +137,12 @@ def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indice
     return a.new_empty(_extents(product, a, b, ends, indices))
 
 
-class _Once(ops.Function):
+class _Once(ops.Function):  # type: ignore[misc]
     """Says that moe_mlp has no gradients of gradients."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        return ops.below_autograd(_layer_product, arguments[-1], arguments[:-1])
+        return arguments[-1](*arguments[:-1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -165,9 +165,9 @@ def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, 
 
 # ---- The layer ----
 
-class _MoeMlp(torch.autograd.Function):
+class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
                 topk_weights: Tensor) -> Tensor:
         tokens, topk = topk_ids.shape
         experts, hidden, inner = w_down.shape
@@ -184,7 +184,7 @@ class _MoeMlp(torch.autograd.Function):
         return y.view(tokens, topk, hidden).sum(1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Any:
         x, w_up, w_down, up, weights, ends, indices, order = ctx.saved_tensors
         topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
         needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
