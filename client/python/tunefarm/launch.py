@@ -27,7 +27,7 @@ import operator
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from tunefarm import _arrays, _cuda, _launch_abi
 from tunefarm._display import angle
@@ -272,6 +272,7 @@ class Kernel:
             room, room_bytes = own.pointer, own.size
         # From here on no code of others runs, which might launch the kernel in this thread and so fill the frame.
         launch = frame.launch
+        frame.checked = None
         frame.dims[:] = problem.dims
         frame.pointers[:] = pointers
         frame.sizes[:] = sizes
@@ -285,6 +286,29 @@ class Kernel:
                                        f"{type(generation).__name__}") from None
         if generation and launch.generation != generation:
             raise InvalidArgumentError(f"`generation` is that of a plan, and {generation} is none")
+        self._enqueue(call, frame)
+
+    def _launch_checked(self, problem: "_Problem", pointers: Sequence[int], stream: int) -> None:
+        """A launch for code of this package that has checked its arrays: their addresses in the order of `arguments`.
+        The plan needs neither a workspace nor prepared arguments."""
+        frame = self._frames.frame
+        launch = frame.launch
+        if frame.checked is not problem:
+            frame.checked = None
+            frame.dims[:] = problem.dims
+            frame.sizes[:] = [length * slot.item_bytes for slot, length in zip(self._slots, problem.lengths)]
+            launch.workspace, launch.workspace_bytes, launch.generation = None, 0, 0
+            frame.checked = problem
+        frame.pointers[:] = pointers
+        launch.stream = stream
+        call = self._library.tunefarm_kernel_launch
+        # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
+        if call(self._handle, frame.launch_reference, frame.error_reference):
+            self._enqueue(call, frame)
+
+    def _enqueue(self, call: Callable[..., int], frame: "_Frame") -> None:
+        """Calls the library with what is in the frame, in a context of the kernel's device."""
+        device = self.device
         if device < 0 or frame.is_current(device):
             status = call(self._handle, frame.launch_reference, frame.error_reference)
         else:
@@ -459,6 +483,7 @@ class _Frame:
         self.launch.argument_bytes = self.sizes
         self.launch_reference = ctypes.byref(self.launch)
         self.workspace: Optional[_Workspace] = None  # on the CPU
+        self.checked: Optional[_Problem] = None  # whose dims and sizes are filled in by Kernel._launch_checked
         self._device = ctypes.c_int(-1)
         self._device_reference = ctypes.byref(self._device)
         self._get_device = getattr(_cuda.driver(), "cuCtxGetDevice", None) if is_cuda else None
