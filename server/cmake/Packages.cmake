@@ -101,7 +101,7 @@ foreach(name launch;client)
   deb_install(${dev} FILES ${PROJECT_BINARY_DIR}/client/${folder}/tunefarm_${name}-config-version.cmake DESTINATION ${place})
   deb_install(${dev} FILES ${PROJECT_BINARY_DIR}/client/${folder}/tunefarm-${name}.pc DESTINATION ${libdir}/pkgconfig)
 endforeach()
-deb_install(${dev} DIRECTORY ${PROJECT_SOURCE_DIR}/client/cpp/examples ${PROJECT_SOURCE_DIR}/client/launch/examples
+deb_install(${dev} DIRECTORY ${PROJECT_SOURCE_DIR}/client/cpp/examples ${PROJECT_SOURCE_DIR}/client/examples
   DESTINATION share/doc/${dev})
 deb_install(${dev} FILES ${PROJECT_SOURCE_DIR}/client/launch/README.md DESTINATION share/doc/${dev} RENAME launch.md)
 deb_install(${dev} FILES ${PROJECT_SOURCE_DIR}/client/cpp/README.md DESTINATION share/doc/${dev} RENAME client.md)
@@ -113,6 +113,8 @@ deb_install(python3-tunefarm DIRECTORY ${PROJECT_BINARY_DIR}/python/tunefarm DES
 deb_install(python3-tunefarm FILES ${info}/METADATA ${made}/INSTALLER
   DESTINATION ${python}/tunefarm-${PROJECT_VERSION}.dist-info)
 deb_install(python3-tunefarm DIRECTORY ${PROJECT_SOURCE_DIR}/client/python/examples DESTINATION share/doc/python3-tunefarm)
+deb_install(python3-tunefarm FILES ${PROJECT_SOURCE_DIR}/client/examples/moe_layer_torch.py
+  DESTINATION share/doc/python3-tunefarm/examples)
 deb_install(python3-tunefarm FILES ${PROJECT_SOURCE_DIR}/client/python/README.md DESTINATION share/doc/python3-tunefarm)
 
 # --- The packages

@@ -303,6 +303,14 @@ def main():
     print(f"{report['device']}, torch {report['torch']}, packages {' '.join(options.packages)}", flush=True)
     tables, problems = [], []
 
+    def write():
+        """After each part, so that a run that is cut off leaves what it has."""
+        report.update(fallbacks=fallbacks.messages, samples_retaken=timer.retaken, seconds=time.monotonic() - begin,
+                      problems=problems)
+        if options.json:
+            with open(options.json, "w") as file:
+                json.dump(report, file, indent=1, default=str)
+
     def part(name, run):
         if name not in options.parts:
             return
@@ -315,6 +323,7 @@ def main():
         except Exception as error:
             traceback.print_exc()
             problems.append(f"{name} failed: {type(error).__name__}: {error}")
+        write()
         print(f"-- {name}: {time.monotonic() - start:.0f} s", flush=True)
 
     def host():
@@ -338,13 +347,8 @@ def main():
     part("host", host)
     part("layer", layer)
     part("worker", worker)
-    report["fallbacks"], report["samples_retaken"] = fallbacks.messages, timer.retaken
-    report["seconds"] = time.monotonic() - begin
     problems.extend(f"left to torch: {message}" for message in fallbacks.messages)
-    report["problems"] = problems
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(report, file, indent=1, default=str)
+    write()
     print("\n".join(["", *problems, *tables, f"{report['seconds']:.0f} s, {timer.retaken} samples retaken, "
                      f"{len(problems)} problems"]), flush=True)
     sys.exit(1 if problems else 0)

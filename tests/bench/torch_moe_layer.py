@@ -203,6 +203,8 @@ def run(torch, ours, options):
     for mode in MODES[:2] if options.quick else MODES:
         times, losses = run_mode(torch, ours, model, mode, options, problems)
         report[mode] = {"step_us": times, "losses": losses}
+        print(f"layer, {mode}: " + ", ".join(f"{name} {statistics.median(values):.0f}" for name, values in times.items()),
+              flush=True)
         torch.compiler.reset()
         torch.cuda.empty_cache()
         for name, values in times.items():

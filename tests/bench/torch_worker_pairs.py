@@ -119,6 +119,7 @@ def run(torch, timer, options):
             for op in KERNELS:
                 try:
                     results.append(pair(torch, timer, worker, options.packages, case, op, 3 if options.quick else 5))
+                    print(f"worker, {case} {op}: launch / worker {results[-1]['ratio']:.4f}", flush=True)
                 except Exception as error:
                     problems.append(f"{case} {op}: {error}")
                 torch.cuda.empty_cache()

@@ -51,18 +51,18 @@ def rows_kernel(a, a_descriptor, w, w_descriptor, out, group_ends, experts, inne
     numbers = tl.arange(0, EXPERTS)
     is_expert = numbers < experts
     ends = tl.load(group_ends + numbers, mask=is_expert, other=0)
-    begins = tl.load(group_ends + numbers - 1, mask=is_expert & (numbers > 0), other=0)
-    heights = tl.where(is_expert, (ends - begins + TALL - 1) // TALL, 0)
+    before = tl.load(group_ends + numbers - 1, mask=is_expert & (numbers > 0), other=0)
+    heights = tl.where(is_expert, (ends - before + TALL - 1) // TALL, 0)
     height_ends = tl.cumsum(heights, 0)
     width = columns // WIDE
     tiles = tl.sum(heights, 0) * width
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN):
-        expert = tl.sum((height_ends * width <= tile).to(tl.int32), 0)
-        is_it = numbers == expert
-        begin = tl.sum(tl.where(is_it, begins, 0), 0)
-        end = tl.sum(tl.where(is_it, ends, 0), 0)
-        height = tl.sum(tl.where(is_it, heights, 0), 0)
-        height_begin = tl.sum(tl.where(is_it, height_ends, 0), 0) - height
+        is_passed = height_ends * width <= tile
+        expert = tl.sum(is_passed.to(tl.int32), 0)
+        height_begin = tl.sum(tl.where(is_passed, heights, 0), 0)
+        begin = tl.load(group_ends + expert - 1, mask=expert > 0, other=0)
+        end = tl.load(group_ends + expert)
+        height = (end - begin + TALL - 1) // TALL
         place = tile - height_begin * width
         row = begin + place % height * TALL
         column = place // height * WIDE
@@ -200,6 +200,12 @@ def weights_product(a, b, experts, ends, config):
     return call
 
 
+def _reason(error):
+    """The last line of a message: those of Triton's compiler begin with the source."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:200] if lines else type(error).__name__
+
+
 def tune(timer, configs, make, is_right):
     """The fastest config whose result `is_right`, and its microseconds; (None, reasons) if there is none."""
     times, reasons = {}, []
@@ -207,7 +213,7 @@ def tune(timer, configs, make, is_right):
         try:
             times[config] = timer.median_us(make(config), samples=3)
         except Exception as error:  # Some tiles do not fit a device or do not compile: the others are tried.
-            reasons.append(f"{tuple(config)}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            reasons.append(f"{tuple(config)}: {_reason(error)}")
     for config in sorted(times, key=times.get)[:5]:
         call = make(config)
         if is_right(call()):
@@ -245,7 +251,7 @@ def _compile_share(index, count):
                 positional, named = _weights_arguments(a, b, ends, w, config)
                 weights_kernel.warmup(*positional, grid=(1,), **named)
         except Exception as error:
-            print(f"{product} {tuple(config)}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            print(f"{product} {tuple(config)}: {_reason(error)}")
 
 
 if __name__ == "__main__":

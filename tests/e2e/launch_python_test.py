@@ -38,6 +38,8 @@ class LaunchPython(unittest.TestCase):
             farm.start()
             farm.cli("tune", "vector_add_host", "--policy", "fast", "--strategy", "random", "--max-trials", "2", "--dim", f"N={TUNED}")
             farm.cli("export", "package", cls.path, "--kernel", "vector_add_host")
+            farm.cli("tune", "vector_add_host", "--policy", "fast", "--strategy", "random", "--max-trials", "2", "--dim", f"N={2 * TUNED}")
+            farm.cli("export", "package", cls.folder / "newer.tfpack", "--kernel", "vector_add_host")
             with tunefarm.Client(data_directory=farm.directory, start=False) as client:
                 cls.fetched = client.package("vector_add_host", dims={"N": [TUNED, 5]})
                 cls.unknown = cls._error(client, "vector_add_host", dims={"N": 5})
@@ -192,6 +194,22 @@ class LaunchPython(unittest.TestCase):
         given = vectors(50)
         kernel(N=50, **given)
         numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
+
+    def test_an_update(self):
+        kernel = self.package.kernel("vector_add_host")
+        known, near = kernel.plan(N=TUNED), kernel.plan(N=2 * TUNED)
+        self.assertEqual((known.match, near.match), ("EXACT", "NEAREST"))
+        kernel.update(tunefarm.launch.open(self.folder / "newer.tfpack"))
+        self.assertEqual((kernel.plan(N=TUNED), kernel.plan(N=2 * TUNED).match), (known, "EXACT"))
+        for generation in (0, near.generation, kernel.plan(N=2 * TUNED).generation):
+            given = vectors(2 * TUNED)
+            kernel(N=2 * TUNED, generation=generation, **given)
+            numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
+        kernel.update(self.package)
+        self.assertEqual(kernel.plan(N=2 * TUNED), near)
+        fixed = self.package.kernel("vector_add_host", N=2 * TUNED)
+        fixed.update(tunefarm.launch.open(self.folder / "newer.tfpack"))
+        self.assertEqual((fixed.dims, fixed.plan().match), ((), "EXACT"))
 
     def test_threads_share_a_kernel(self):
         wrong = []

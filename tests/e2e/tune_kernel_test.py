@@ -12,7 +12,7 @@ import warnings
 import numpy
 
 import tunefarm
-from farm import Farm
+from farm import SharedFarm
 from tunefarm import run_kernel, tune_kernel
 
 SCRIPTS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "tune_kernel"
@@ -29,11 +29,10 @@ void saxpy(float *y, const float *x, float alpha, int n) {
 """
 
 
-class TuneKernel(unittest.TestCase):
+class TuneKernel(SharedFarm):
     @classmethod
     def setUpClass(cls):
-        cls.farm = cls.enterClassContext(Farm())
-        cls.farm.start()
+        super().setUpClass()
         os.environ["TUNEFARM_DATA_DIR"] = str(cls.farm.directory)
         os.environ.pop("TUNEFARM_SERVER", None)
         cls.client = cls.enterClassContext(tunefarm.Client())

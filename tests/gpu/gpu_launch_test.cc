@@ -74,8 +74,11 @@ class Array {
 
 constexpr size_t kCount = 1024;
 
-// `plain`: no buffer is initialised.
-std::string MakePackage(const DeviceClass& device, const std::string& cubin, bool plain = false) {
+constexpr const char* kWholeDevice = "device.sm_count * kernel.max_active_blocks";
+
+// `plain`: no buffer is initialised. `grid` is a formula and the config's value of GRID.
+std::string MakePackage(const DeviceClass& device, const std::string& cubin, bool plain = false,
+                        const std::string& grid = kWholeDevice) {
   package::PackageBuilder builder({"n"});
   package::ClassRecord device_class = {builder.String(device.Id()), builder.String(device.display_name), {}};
   const ValueMap constants = device.Constants();
@@ -143,7 +146,7 @@ std::string MakePackage(const DeviceClass& device, const std::string& cubin, boo
                        {package::kTensorMapArgument, 0, 0},   {package::kBufferArgument, 3, 0},
                        {package::kBufferArgument, 1, 0},      {package::kScalarArgument, length, 7}};
   package::StepRecord work = package::HostStep(builder.String("work"), 0, 8);
-  work.grid[0] = builder.Formula("device.sm_count * kernel.max_active_blocks");
+  work.grid[0] = builder.Formula(grid);
   work.block[0] = builder.Formula("256");
   work.dynamic_shared_bytes = builder.Formula("60 * 1024");
   package::StepRecord prepare = package::HostStep(builder.String("double_y"), 8, 2);
@@ -158,6 +161,8 @@ std::string MakePackage(const DeviceClass& device, const std::string& cubin, boo
   choice.first_prepare = 1;
   choice.prepares = 1;
   choice.layout = 1;
+  choice.parameters = 1;
+  builder.pairs = {{builder.String("GRID"), builder.AddValue(grid)}};
   builder.choices = {choice};
   package::KernelRecord kernel = {};
   kernel.name = builder.String("work");
@@ -178,16 +183,19 @@ class GpuLaunchTest : public testing::Test {
     auto opened = GpuContext::Open("");
     ASSERT_TRUE(opened.ok()) << MessageOf(opened.status());
     gpu_ = *std::move(opened);
+    ASSERT_NO_FATAL_FAILURE(Compile(kSource, &cubin_));
+    Load(MakePackage(device_, cubin_));
+  }
+  void Compile(const std::string& source, std::string* cubin) const {
     const auto nvrtc = Nvrtc::Open(ProcessSearchPlaces(""));
     ASSERT_TRUE(nvrtc.ok()) << MessageOf(nvrtc.status());
     NvrtcInput input;
     input.name = "work.cu";
-    input.source = kSource;
+    input.source = source;
     input.options = {"--gpu-architecture=sm_" + std::to_string(device_.compute_capability), "--std=c++17"};
     const NvrtcOutput output = (*nvrtc)->Compile(input);
     ASSERT_EQ(output.outcome, v1::OUTCOME_OK) << output.message << output.log;
-    cubin_ = output.binary;
-    Load(MakePackage(device_, cubin_));
+    *cubin = output.binary;
   }
   void Load(const std::string& bytes) {
     tunefarm_kernel_close(kernel_);
@@ -272,6 +280,68 @@ TEST_F(GpuLaunchTest, LaunchesByItselfAndInAGraph) {
   EXPECT_EQ(z.Get<float>(kCount), std::vector<float>(kCount, 17));
   (void)driver.cuGraphExecDestroy(executable);
   (void)driver.cuGraphDestroy(graph);
+}
+
+// A better config arrives while a graph is captured: its binary is loaded, and the capture neither ends nor takes it.
+TEST_F(GpuLaunchTest, AnUpdateWithinACaptureWaitsForItsEnd) {
+  const Driver& driver = gpu_->driver();
+  Array x(*gpu_, kCount * 4), y(*gpu_, kCount * 4), z(*gpu_, kCount * 4), dump(*gpu_, 17 * 8), table(*gpu_, 16);
+  const Array workspace(*gpu_, kCount * 8);
+  x.Set(std::vector<float>(kCount, 2));
+  y.Set(std::vector<float>(kCount, 1));
+  table.Set({0, 3, 0, 0});
+  std::string other_cubin;
+  ASSERT_NO_FATAL_FAILURE(
+      Compile(std::string(kSource) + "extern \"C\" __global__ void more(float* y) { *y += 1; }\n", &other_cubin));
+  ASSERT_NE(other_cubin, cubin_);
+  const std::string bytes = MakePackage(device_, other_cubin, false, "7");
+  tunefarm_package* newer = nullptr;
+  ASSERT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &newer, &error_), TUNEFARM_OK) << error_.message;
+
+  int64_t n = kCount;
+  tunefarm_plan plan = TUNEFARM_PLAN_INIT;
+  ASSERT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
+  void* const arguments[] = {x.get(), y.get(), z.get(), dump.get(), table.get()};
+  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
+  launch.stream = gpu_->stream();
+  launch.dims = &n;
+  launch.dim_count = 1;
+  launch.arguments = arguments;
+  launch.argument_count = 5;
+  launch.workspace = workspace.get();
+  launch.workspace_bytes = plan.workspace_bytes;
+  launch.generation = plan.generation;
+  ASSERT_EQ(tunefarm_kernel_prepare(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_FALSE(gpu_->Synchronize("the launch"));
+  const uint64_t grid = dump.Get<uint64_t>(17)[16];
+
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  // The strictest mode: no thread may do what is unsafe.
+  ASSERT_EQ(driver.cuStreamBeginCapture(gpu_->stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(tunefarm_kernel_update(kernel_, newer, &error_), TUNEFARM_OK) << error_.message;
+  EXPECT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_EQ(driver.cuStreamEndCapture(gpu_->stream(), &graph), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuGraphLaunch(executable, gpu_->stream()), CUDA_SUCCESS);
+  ASSERT_FALSE(gpu_->Synchronize("the graph"));
+  EXPECT_EQ(z.Get<float>(kCount), std::vector<float>(kCount, 17));  // 2.5 * 2 * 3 + 2
+  EXPECT_EQ(dump.Get<uint64_t>(17)[16], grid);
+
+  // The new binary has no table yet.
+  EXPECT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_STALE);
+  ASSERT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
+  EXPECT_STREQ(plan.config, "GRID=7");
+  launch.generation = plan.generation;
+  ASSERT_EQ(tunefarm_kernel_prepare(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;  // doubles y again
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_FALSE(gpu_->Synchronize("the launch"));
+  EXPECT_EQ(z.Get<float>(kCount), std::vector<float>(kCount, 19));
+  EXPECT_EQ(dump.Get<uint64_t>(17)[16], 7U);
+  (void)driver.cuGraphExecDestroy(executable);
+  (void)driver.cuGraphDestroy(graph);
+  tunefarm_package_close(newer);
 }
 
 // The median in nanoseconds of 10,000 calls, of which never more than 100 are under way.

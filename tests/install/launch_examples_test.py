@@ -1,4 +1,4 @@
-"""The examples of client/launch: the C program compiles without a warning against the header and the library alone, and
+"""The examples of client/examples: the C program compiles without a warning against the header and the library alone, and
 without a GPU each says in one sentence why it does not go on. tests/e2e/launch_python_test.py runs them."""
 
 import ast
@@ -11,7 +11,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
 LIBRARY = pathlib.Path(os.environ["TUNEFARM_LAUNCH_LIBRARY"])
-EXAMPLES = SOURCE / "client" / "launch" / "examples"
+EXAMPLES = SOURCE / "client" / "examples"
 LINES_MAX = 60
 HANG_SECONDS = 600
 
@@ -52,6 +52,12 @@ class Examples(unittest.TestCase):
         ast.parse(script.read_text(encoding="utf-8"), str(script), feature_version=(3, 9))
         code = f"import runpy, sys; sys.modules['cupy'] = None; sys.argv = ['x', 'y']; runpy.run_path({str(script)!r}, run_name='__main__')"
         self.assertIn("CuPy is not installed", self.failure(sys.executable, "-c", code))
+
+    def test_the_torch_script_without_torch(self):
+        script = EXAMPLES / "moe_layer_torch.py"
+        ast.parse(script.read_text(encoding="utf-8"), str(script), feature_version=(3, 9))
+        code = f"import runpy, sys; sys.modules['torch'] = None; sys.argv = ['x']; runpy.run_path({str(script)!r}, run_name='__main__')"
+        self.assertRegex(self.failure(sys.executable, "-c", code), "^moe_layer_torch.py: .*torch")
 
     def test_each_is_short(self):
         for file in EXAMPLES.iterdir():

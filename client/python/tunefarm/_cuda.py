@@ -58,8 +58,8 @@ class on_device:
 
     def __init__(self, device: int) -> None:
         self._library = driver()
-        with _lock:
-            if device not in _primary:
+        if device not in _primary:  # what frees memory, at any moment, finds it here and takes no lock
+            with _lock:
                 number, context = ctypes.c_int(0), ctypes.c_void_p(None)
                 if (self._library is None or self._library.cuDeviceGet(ctypes.byref(number), device) != 0 or
                         self._library.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) != 0):

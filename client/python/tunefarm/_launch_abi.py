@@ -77,6 +77,7 @@ FUNCTIONS = {
     "tunefarm_package_kernel_name": (ctypes.c_char_p, [_HANDLE, ctypes.c_size_t]),
     "tunefarm_kernel_load": (ctypes.c_int, [_HANDLE, ctypes.c_char_p, ctypes.POINTER(Dim), ctypes.c_size_t,
                                             ctypes.POINTER(LoadOptions), _HANDLES, _ERROR]),
+    "tunefarm_kernel_update": (ctypes.c_int, [_HANDLE, _HANDLE, _ERROR]),
     "tunefarm_kernel_close": (None, [_HANDLE]),
     "tunefarm_kernel_device": (ctypes.c_int32, [_HANDLE]),
     "tunefarm_kernel_dim_count": (ctypes.c_size_t, [_HANDLE]),

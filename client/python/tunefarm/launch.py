@@ -27,7 +27,7 @@ import operator
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from tunefarm import _arrays, _cuda, _launch_abi
 from tunefarm._display import angle
@@ -184,7 +184,13 @@ class Kernel:
         of this kernel and stream is used, allocated when it is first needed; call once before a capture so that it lies
         outside of the graph's memory. Give one to graphs that may run at the same time. `generation`: that of the plan
         that `prepare` returned; required where the plan `needs_prepare`."""
-        self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+        while True:
+            try:
+                self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+                return
+            except LaunchError as error:
+                if error.code != "STALE" or not self._plans_anew(values):
+                    raise
 
     def prepare(self, /, *, stream: Any = None, workspace: Any = None, **values: Any) -> Plan:
         """Changes the arguments once for the config of these dims, such as to another layout of weights; enqueued like
@@ -198,6 +204,24 @@ class Kernel:
         if dims.keys() != set(self.dims):
             raise self._names_error(dims, ())
         return self._look_up(self._dims_of(dims)).plan
+
+    def update(self, package: Package, /) -> None:
+        """Takes over what another package, such as a newer export, has for this kernel, its dims and its device.
+
+        Plans are made from it from now on. Launches follow with the next one that no CUDA graph captures, with a larger
+        workspace of the kernel's own where they need one; a launch with a `generation` follows where the arguments are
+        prepared alike, and raises LaunchError with the code STALE otherwise. Any thread may call it while others
+        launch. What was loaded stays until the kernel goes. After an error all is as before."""
+        if not isinstance(package, Package):
+            raise InvalidArgumentError(f"`package` is what tunefarm.launch.open returns, not a {type(package).__name__}")
+        error = _launch_abi.sized(_launch_abi.Error)
+        check(self._library.tunefarm_kernel_update(self._handle, package._handle, ctypes.byref(error)), error)
+
+    def _plans_anew(self, named: Dict[str, Any]) -> bool:
+        """Whether an update has brought another plan for these dims than the remembered one. It takes its place."""
+        dims = self._dims_of(named)
+        known = self._problems.get(tuple(map(operator.index, dims)))
+        return self._look_up(dims).plan.generation != (known and known.plan.generation)
 
     def _run(self, call: Callable[..., int], stream: Any, workspace: Any, generation: int,
              named: Dict[str, Any]) -> None:
@@ -248,18 +272,43 @@ class Kernel:
             room, room_bytes = own.pointer, own.size
         # From here on no code of others runs, which might launch the kernel in this thread and so fill the frame.
         launch = frame.launch
+        frame.checked = None
         frame.dims[:] = problem.dims
         frame.pointers[:] = pointers
         frame.sizes[:] = sizes
         launch.stream = handle
         launch.workspace, launch.workspace_bytes = room, room_bytes
         try:
-            launch.generation = generation
+            # After an update the library says by it whether the plan still holds, in a capture above all.
+            launch.generation = problem.plan.generation if generation == 0 else generation
         except TypeError:
             raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
                                        f"{type(generation).__name__}") from None
         if generation and launch.generation != generation:
             raise InvalidArgumentError(f"`generation` is that of a plan, and {generation} is none")
+        self._enqueue(call, frame)
+
+    def _launch_checked(self, problem: "_Problem", pointers: Sequence[int], stream: int) -> None:
+        """A launch for code of this package that has checked its arrays: their addresses in the order of `arguments`.
+        The plan needs neither a workspace nor prepared arguments."""
+        frame = self._frames.frame
+        launch = frame.launch
+        if frame.checked is not problem:
+            frame.checked = None
+            frame.dims[:] = problem.dims
+            frame.sizes[:] = [length * slot.item_bytes for slot, length in zip(self._slots, problem.lengths)]
+            launch.workspace, launch.workspace_bytes, launch.generation = None, 0, 0
+            frame.checked = problem
+        frame.pointers[:] = pointers
+        launch.stream = stream
+        call = self._library.tunefarm_kernel_launch
+        # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
+        if call(self._handle, frame.launch_reference, frame.error_reference):
+            self._enqueue(call, frame)
+
+    def _enqueue(self, call: Callable[..., int], frame: "_Frame") -> None:
+        """Calls the library with what is in the frame, in a context of the kernel's device."""
+        device = self.device
         if device < 0 or frame.is_current(device):
             status = call(self._handle, frame.launch_reference, frame.error_reference)
         else:
@@ -434,6 +483,7 @@ class _Frame:
         self.launch.argument_bytes = self.sizes
         self.launch_reference = ctypes.byref(self.launch)
         self.workspace: Optional[_Workspace] = None  # on the CPU
+        self.checked: Optional[_Problem] = None  # whose dims and sizes are filled in by Kernel._launch_checked
         self._device = ctypes.c_int(-1)
         self._device_reference = ctypes.byref(self._device)
         self._get_device = getattr(_cuda.driver(), "cuCtxGetDevice", None) if is_cuda else None

@@ -59,6 +59,28 @@ TEST(AllocationsTest, LaunchesAllocateNothingAndLockNothing) {
   EXPECT_EQ(after.locks - before.locks, 0);
   EXPECT_GT(failed, 1000);
   EXPECT_LT(failed, 2000);
+
+  // Nor with a plan of before an update, which another config takes over, or without one, which is refused.
+  n = 64;
+  tunefarm_plan plan = TUNEFARM_PLAN_INIT;
+  ASSERT_EQ(tunefarm_kernel_plan(kernel, &n, 1, &plan, &error), TUNEFARM_OK) << error.message;
+  package::PackageBuilder builder = package::SamplePackage(*binary, ReadCpu().name);
+  builder.pairs[2].value = builder.AddValue(int64_t{2});  // of the default config
+  const std::string newer_bytes = builder.Finish();
+  tunefarm_package* newer = nullptr;
+  ASSERT_EQ(tunefarm_package_open_bytes(newer_bytes.data(), newer_bytes.size(), &newer, &error), TUNEFARM_OK);
+  ASSERT_EQ(tunefarm_kernel_update(kernel, newer, &error), TUNEFARM_OK) << error.message;
+  const CountedCalls before_plans = CallsOfThisThread();
+  for (int i = 0; i < 1'000; ++i) {
+    launch.generation = i % 2 == 0 ? plan.generation : 0;
+    const tunefarm_status expected = i % 2 == 0 ? TUNEFARM_OK : TUNEFARM_STALE;
+    if (tunefarm_kernel_launch(kernel, &launch, &error) != expected) ++failed;
+  }
+  const CountedCalls after_plans = CallsOfThisThread();
+  EXPECT_EQ(after_plans.allocations - before_plans.allocations, 0);
+  EXPECT_EQ(after_plans.locks - before_plans.locks, 0);
+  EXPECT_LT(failed, 2000);
+  tunefarm_package_close(newer);
   tunefarm_kernel_close(kernel);
   tunefarm_package_close(package);
 }

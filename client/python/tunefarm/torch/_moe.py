@@ -1,0 +1,215 @@
+"""moe_mlp: a layer of experts, whose rows are sorted on the device and gathered and scattered by the kernels. Private.
+
+Rows: *flat* row token * topk + slot; *sorted* rows are those of expert 0 first, then those of expert 1, and so on.
+`indices` [R] has the flat row of each sorted one, `ends` [E] where each expert's sorted rows end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from tunefarm._grouped_products import (ALIGNMENT, DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_DW, UP_DX, Role, transposed)
+from tunefarm.errors import InvalidArgumentError
+from tunefarm.torch import _grouped_mm as ops
+
+
+
+def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> Tensor:
+    """For each token t the sum over its experts e = topk_ids[t, s] of topk_weights[t, s] * down_e(silu(gate) * up),
+    where gate and up are the first and the second half of up_e(x[t]). Returns [T, H] of x's type.
+
+    x [T, H], w_up [E, 2 I, H], w_down [E, H, I]: bfloat16 or float16; topk_ids [T, topk]: integers from 0 to E - 1,
+    which are not checked, since that would wait for the device; topk_weights [T, topk]: float32, rounded to x's type
+    before the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products for
+    which no package has the kernel with gathered rows are packed ones around gathers of torch."""
+    _check(x, w_up, w_down, topk_ids, topk_weights)
+    return _MoeMlp.apply(x, w_up, w_down, topk_ids, topk_weights.float())
+
+
+def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> None:
+    if x.dim() != 2 or w_up.dim() != 3 or w_down.dim() != 3 or topk_ids.dim() != 2 or topk_weights.dim() != 2:
+        raise InvalidArgumentError("moe_mlp takes x [T, H], w_up [E, 2 I, H], w_down [E, H, I], topk_ids and "
+                                   "topk_weights [T, topk]")
+    experts, hidden, inner = w_down.shape
+    if w_up.shape[0] != experts or w_up.shape[1] != 2 * inner or w_up.shape[2] != hidden or x.shape[1] != hidden:
+        raise InvalidArgumentError(f"moe_mlp: x {tuple(x.shape)}, w_up {tuple(w_up.shape)} and w_down "
+                                   f"{tuple(w_down.shape)} do not fit together: [T, H], [E, 2 I, H], [E, H, I]")
+    if topk_ids.shape[1] != topk_weights.shape[1] or topk_ids.shape[0] != x.shape[0] or (
+            topk_weights.shape[0] != x.shape[0]):
+        raise InvalidArgumentError(f"moe_mlp: topk_ids {tuple(topk_ids.shape)} and topk_weights "
+                                   f"{tuple(topk_weights.shape)} have a row for each of the {x.shape[0]} tokens")
+    if w_up.dtype != x.dtype or w_down.dtype != x.dtype:
+        raise InvalidArgumentError(f"moe_mlp: x is {x.dtype}, w_up {w_up.dtype} and w_down {w_down.dtype}; they have "
+                                   "one type")
+
+
+# ---- Products of the layer ----
+
+class _Step(NamedTuple):
+    """One of the layer's products and what to do without its kernel. a and b: its matrices; see layer_product_now."""
+
+    role: Role
+    output: str  # the extents of the result, of R (sorted or flat rows), E, N, K
+    without: Callable[..., Tensor]
+
+
+def _gather(tokens: Tensor, indices: Tensor, topk: int) -> Tensor:
+    return tokens.index_select(0, indices // topk)
+
+
+def _scatter(sorted_rows: Tensor, indices: Tensor) -> Tensor:
+    return torch.empty_like(sorted_rows).index_copy_(0, indices.long(), sorted_rows)
+
+
+def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, topk: int) -> Tensor:
+    y = ops.multiply(a, w.transpose(-2, -1), ends)
+    return _scatter(y * weights.index_select(0, indices).to(y.dtype).unsqueeze(1), indices)
+
+
+# By the products' names in the operator. x and a are what the layer's products take, dy gradients of what they give.
+_STEPS: Dict[str, _Step] = {
+    "up": _Step(UP, "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
+        _gather(x, indices, topk), w.transpose(-2, -1), ends)),
+    "up_dx": _Step(UP_DX, "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
+        ops.multiply(dy, w, ends), indices)),
+    "up_dw": _Step(UP_DW, "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
+        dy, _gather(x, indices, topk), ends)),
+    "down": _Step(DOWN, "RN", _down),
+    "down_dx": _Step(DOWN_DX, "RK", lambda dy, w, ends, indices, weights, topk: ops.multiply(
+        _gather(dy, indices, topk), w, ends)),
+    "down_dw": _Step(DOWN_DW, "ENK", lambda dy, a, ends, indices, weights, topk: ops.multiply_weights(
+        _gather(dy, indices, topk), a, ends)),
+}
+
+
+def _extents(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor) -> Tuple[Any, ...]:
+    """Of the result."""
+    step = _STEPS[product]
+    if step.output == "ENK":
+        return ends.shape[0], a.shape[1], b.shape[1]
+    return indices.shape[0], b.shape[1] if step.output == "RN" else b.shape[2]
+
+
+def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
+                      topk: int) -> Tensor:
+    """One of the layer's products, by name:
+
+    | up      | x [T, K] by token        | w [E, N, K]       | sorted rows [R, N]               |
+    | up_dx   | dy [R, N], sorted        | w                 | flat rows [R, K]                 |
+    | up_dw   | dy [R, N], sorted        | x [T, K] by token | [E, N, K]                        |
+    | down    | x [R, K], sorted         | w [E, N, K]       | flat rows [R, N], times weights  |
+    | down_dx | dy [T, N] by token       | w                 | sorted rows [R, K]               |
+    | down_dw | dy [T, N] by token       | x [R, K], sorted  | [E, N, K]                        |
+
+    The gradients of down take that of a token for each of its rows."""
+    step = _STEPS[product]
+    rows, dtype, device = indices.shape[0], a.dtype, a.get_device()
+    shape = _extents(product, a, b, ends, indices)
+    if not rows:
+        return a.new_zeros(shape)
+    if step.output == "ENK":
+        experts, n, k = shape
+        is_fit = True
+    else:
+        experts, n, k = b.shape
+        is_fit = transposed(b.shape, b.stride()) is False
+    if is_fit and n % MULTIPLE == 0 and k % MULTIPLE == 0 and dtype in ops.NAMES:
+        kernel = ops.find((step.role, experts, n, k, dtype, topk, device), rows // topk)
+        if kernel is not None:
+            a, b = ops.fitting(a), ops.fitting(b)
+            # The kernel reads row gather[r] of dy for the sorted row r. All rows of a token have one gradient, so that
+            # dy has a row for each token here, and no copies of it.
+            gather = indices // topk if product in ("down_dx", "down_dw") else indices
+            out = a.new_empty(shape)
+            pointers: Tuple[int, ...] = (a.data_ptr(), b.data_ptr(), out.data_ptr(), ends.data_ptr(), gather.data_ptr())
+            if step.role.kernel == UP.kernel:
+                pointers += ((ends if weights is None else weights).data_ptr(),)
+            if kernel.launch(rows // topk, pointers, ops.stream_of(device)):
+                return out
+    return step.without(a, b, ends, indices, weights, topk)
+
+
+def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
+                        topk: int) -> Tensor:
+    return a.new_empty(_extents(product, a, b, ends, indices))
+
+
+class _Once(ops.Function):  # type: ignore[misc]
+    """Says that moe_mlp has no gradients of gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        return arguments[-1](*arguments[:-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError("tunefarm.torch.moe_mlp has gradients, and no gradients of gradients; "
+                                  "tunefarm.torch.grouped_mm has both")
+
+
+_layer_product = ops.define(
+    "layer_product",
+    "(str product, Tensor a, Tensor b, Tensor ends, Tensor indices, Tensor? weights, int topk) -> Tensor",
+    layer_product_now, _fake_layer_product, _Once)
+
+
+def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
+             topk: int) -> Tensor:
+    if torch.is_grad_enabled() or not ops.is_direct(a, b, ends):
+        return _layer_product(product, a, b, ends, indices, weights, topk)
+    return layer_product_now(product, a, b, ends, indices, weights, topk)
+
+
+# ---- The layer ----
+
+class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
+                topk_weights: Tensor) -> Tensor:
+        tokens, topk = topk_ids.shape
+        experts, hidden, inner = w_down.shape
+        sorted_ids, order = torch.sort(topk_ids.reshape(-1).to(torch.int32), stable=True)
+        numbers = torch.arange(experts, dtype=torch.int32, device=x.device)
+        ends = torch.searchsorted(sorted_ids, numbers, right=True, out_int32=True)
+        indices = order.to(torch.int32)
+        weights = topk_weights.reshape(-1)
+        up = _product("up", x, w_up, ends, indices, None, topk)
+        hidden_rows = torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]
+        y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
+        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
+        ctx.topk = topk
+        return y.view(tokens, topk, hidden).sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, w_up, w_down, up, weights, ends, indices, order = ctx.saved_tensors
+        topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
+        needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
+        of_x = of_up = of_down = of_weights = None
+        grad = grad.contiguous()  # once for its two uses
+        gate, linear = up[:, :inner], up[:, inner:]
+        activated = torch.nn.functional.silu(gate)
+        hidden_rows = activated * linear
+        row_weights = weights.index_select(0, indices).to(up.dtype).unsqueeze(1)  # sorted, as the product rounds them
+        if needs_down:
+            # The weight of a row belongs to its gradient; here it is with the other factor, of which each row has one.
+            of_down = _product("down_dw", grad, hidden_rows * row_weights, ends, indices, None, topk)
+        if needs_x or needs_up or needs_weights:
+            of_hidden = _product("down_dx", grad, w_down, ends, indices, None, topk)  # without the weights
+            if needs_weights:
+                # <grad, down(hidden)> = <down^T(grad), hidden>
+                sums = (of_hidden.float() * hidden_rows.float()).sum(1)
+                of_weights = torch.zeros_like(sums).scatter(0, order, sums).view(tokens, topk)
+        if needs_x or needs_up:
+            of_hidden = of_hidden * row_weights
+            of_gate = torch.ops.aten.silu_backward(of_hidden * linear, gate)
+            of_rows = torch.cat([of_gate, of_hidden * activated], 1)
+            if needs_x:
+                flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
+                of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+            if needs_up:
+                of_up = _product("up_dw", of_rows, x, ends, indices, None, topk)
+        return of_x, of_up, of_down, None, of_weights
