@@ -204,6 +204,35 @@ class ExportPackage(unittest.TestCase):
         self.assertEqual(sorted(path.name for path in out.iterdir()), ["matmul_host_CPU.tfpack", "matmul_host_other.tfpack"])
         self.assertEqual(self.load(out / "matmul_host_other.tfpack", "matmul_host").plan(96, 64, 64).match, EXACT)
 
+    def test_packages_for_cards_that_are_not_here(self):
+        if not any("NVRTC" in line for line in self.farm.info().get("toolchains", [])):
+            self.skipTest("there is no NVRTC")
+        classes = {known["short_name"]: known["device_class"] for known in self.farm.json("devices", "--known")["classes"]}
+        kernels = self.farm.directory / "cards"
+        folder = kernels / "grouped_gemm" / "bests"
+        folder.mkdir(parents=True)
+        kinds = {bool: "bool_value", int: "int_value", str: "string_value"}
+        for card in ("H100", "H200"):
+            bests = []
+            for op in ("forward", "dx", "dw"):
+                parameters = self.farm.json("kernels", "show", f"grouped_gemm_{op}")["parameters"]
+                values = {one["name"]: {kinds[type(one["default_value"])]: one["default_value"]} for one in parameters}
+                bests.append({"kernel_name": f"grouped_gemm_{op}", "program_digest": "of another version",
+                              "problem": {"dims": {"tokens": {"int_value": 512}}}, "device_class_id": classes[card]["id"],
+                              "device_class_name": classes[card]["display_name"], "config": {"values": values},
+                              "measurement": {"median_ns": 1000}})
+            content = {"format": "tunefarm-bests", "version": 1, "source": {"host": "a test"}, "bests": bests}
+            (folder / f"{card}.json").write_text(json.dumps(content))
+        out = self.farm.directory / "for_cards"
+        done = subprocess.run([KERNELS / "packages.sh", BIN, kernels, out, "all"], env=dict(os.environ, TUNEFARM_KERNELS=str(KERNELS)),
+                              capture_output=True, text=True, timeout=HANG_SECONDS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("Left out", done.stderr)
+        for card in ("H100", "H200"):
+            shown = self.farm.json("inspect", out / f"grouped_gemm_{card}.tfpack")
+            self.assertEqual({kernel["name"] for kernel in shown["kernels"]}, {f"grouped_gemm_{op}" for op in ("forward", "dx", "dw")})
+            self.assertEqual({binary["kind"] for binary in shown["binaries"]}, {"CUBIN"})
+
     def test_what_cannot_be_packaged_is_said_by_name(self):
         self.farm.cli("tune", "vector_add_host", "--dim", "N=512", "--pin", "UNROLL=2", *SEARCH)
         file, done = self.export("--kernel", "vector_add_host")
