@@ -149,7 +149,9 @@ TEST_F(PackageApiTest, OfTheCatalogOnlyBestsOfTheVeryDefinitionAreTaken) {
   EXPECT_EQ(ReasonOf(made.file.status()), "PACKAGE_EMPTY");
   EXPECT_THAT(Text(made), AllOf(HasSubstr("nothing can be packaged"), HasSubstr("another version of the kernel")));
   EXPECT_EQ(made.contents.left_out_count(), 2);
-  EXPECT_THAT(made.contents.left_out(0), HasSubstr("scale for N=1024 on Test CPU"));
+  // The newest first.
+  EXPECT_THAT(made.contents.left_out(),
+              ElementsAre(HasSubstr("scale for N=4096 on Test CPU"), HasSubstr("scale for N=1024 on Test CPU")));
   // The definition that found them may still be named.
   *request.add_definitions() = TestKernel();
   EXPECT_EQ(Made(request).contents.bests(), 2);
