@@ -159,6 +159,8 @@ def multiply_now(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
         experts, depth, columns = mat2.shape
         dtype, device = input.dtype, input.get_device()
         layout = transposed(mat2.shape, mat2.stride())
+        if layout is None:
+            note("grouped_mm is tuned for weights that lie in memory without gaps; torch computes it for others")
         if (layout is None or depth != inner or mat2.dtype is not dtype or mat2.get_device() != device or
                 not _are_ends(offs, experts, device)):
             return _multiply_by_torch(input, mat2, offs)
