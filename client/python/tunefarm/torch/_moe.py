@@ -132,7 +132,7 @@ def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indice
     return a.new_empty(_extents(product, a, b, ends, indices))
 
 
-class _Once(ops.Function):  # type: ignore[misc]
+class _Once(torch.autograd.Function):  # type: ignore[misc]
     """Says that moe_mlp has no gradients of gradients."""
 
     @staticmethod
@@ -148,7 +148,7 @@ class _Once(ops.Function):  # type: ignore[misc]
 _layer_product = ops.define(
     "layer_product",
     "(str product, Tensor a, Tensor b, Tensor ends, Tensor indices, Tensor? weights, int topk) -> Tensor",
-    layer_product_now, _fake_layer_product, _Once)
+    layer_product_now, _fake_layer_product, ops.apply_of(_Once))
 
 
 def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
