@@ -18,6 +18,7 @@ import time
 import unittest
 
 import torch
+import torch.fx.experimental.proxy_tensor
 
 import tunefarm.torch
 from tunefarm import _grouped_products as roles
@@ -357,6 +358,18 @@ class Torch(Test):
             mark(x, 0)
             with torch._dynamo.config.patch(error_on_recompile=step > 0):
                 self.assert_close(function(x, w, ends), loop(x, w, ends))
+
+    def test_a_trace_has_the_operator(self):
+        x, w, ends = self.arguments(needs=False)
+
+        def function(x, w, ends):
+            return tunefarm.torch.grouped_mm(x, w.transpose(-2, -1), ends)
+
+        tunefarm.torch.grouped_mm(x, w.transpose(-2, -1), ends)
+        graph = torch.fx.experimental.proxy_tensor.make_fx(function, tracing_mode="symbolic")(x, w, ends)
+        self.assertIn("tunefarm.grouped_mm", graph.code)
+        x, ends = random(100, K), ends_of(drawn(100))
+        self.assert_close(graph(x, w, ends), loop(x, w, ends))
 
     def test_compile_of_what_torch_computes(self):
         torch._dynamo.reset()

@@ -46,9 +46,10 @@ def grouped_mm(input: Tensor, mat2: Tensor, offs: Optional[Tensor] = None, bias:
     `input` they are undefined. An `input` or gradients with gaps or without alignment are copied. All else (other
     numbers of dimensions, other types of elements, `bias`, the CPU, a K or N that is no multiple of 8) is
     torch._grouped_mm itself, which the logger "tunefarm.torch" says once."""
-    if bias is None and out_dtype is None and offs is not None and not is_compiling() and input.dim() == 2:
+    if (bias is None and out_dtype is None and not is_compiling() and type(input) in _PLAIN and
+            type(mat2) in _PLAIN and type(offs) in _PLAIN and input.dim() == 2):
         known = products.calls.get(_signature(input, mat2, offs))
-        if known is not None and known.is_plain and not _is_watched():
+        if known is not None and not _is_watched():
             if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
                 return _apply_grouped_mm(input, mat2, offs, known.multiply)
             return known.multiply(input, mat2, offs)
@@ -89,7 +90,7 @@ _note = torch.compiler.assume_constant_result(note)
 
 # ---- Past the dispatcher, which takes as long as the launch ----
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN: Tuple[Any, ...] = (Tensor, torch.nn.Parameter)
 _foreign: Dict[Any, bool] = {}
 
 
@@ -110,23 +111,25 @@ try:
     stream_of, _current_device = _C._cuda_getCurrentRawStream, _C._cuda_getDevice
     _empty_strided = _C._dynamo.guards._empty_strided_cuda
     forward_ad._current_level
-    _is_known = True
-except AttributeError:  # another version of torch: every call goes through the dispatcher
-    _is_known = False
+except AttributeError:  # another version of torch: calls go through the dispatcher, and to public functions
+    _PLAIN = ()
 
     def stream_of(device: int) -> int:
         return torch.cuda.current_stream(device).cuda_stream
 
+    def _current_device() -> int:
+        return -2
+
 
 def _is_watched() -> bool:
-    """Whether a mode, a transform or a trace wants to see the call. For versions of torch that say so."""
+    """Whether a mode, a transform or a trace wants to see the call."""
     return (_dispatch_modes() or _function_modes() or _transform() is not None or _jit_trace() is not None or
             forward_ad._current_level >= 0)
 
 
 def is_direct(a: Tensor, b: Tensor, c: Tensor) -> bool:
     """Whether nobody wants to see a call with these tensors."""
-    return (_is_known and not is_compiling() and type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and
+    return (not is_compiling() and type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and
             not _is_watched())
 
 
@@ -168,7 +171,7 @@ def multiply_now(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
             return input.new_empty((0, columns))
         product = find((FORWARD, experts, columns, inner, dtype, 1, device) if layout else
                        (DX, experts, inner, columns, dtype, 1, device), rows)
-        known = _Known(product, columns, layout, device, _are_plain(input, mat2, offs))
+        known = _Known(product, columns, layout, device)
         remember(calls, signature, known)
     return known.multiply(input, mat2, offs)
 
@@ -192,17 +195,16 @@ def multiply_weights_now(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
 def _signature(input: Tensor, mat2: Tensor, offs: Tensor) -> Tuple[Any, ...]:
     """All that decides how a product is computed, but the rows."""
     return (input.shape[1], mat2.shape, mat2.stride(), offs.shape, input.dtype, mat2.dtype, offs.dtype,
-            input.get_device(), mat2.get_device(), offs.get_device(), type(input), type(mat2), type(offs))
+            input.get_device(), mat2.get_device(), offs.get_device())
 
 
 class _Known:
     """Calls of one signature, which has been checked."""
 
-    __slots__ = ("product", "columns", "is_forward", "device", "is_plain")
+    __slots__ = ("product", "columns", "is_forward", "device")
 
-    def __init__(self, product: Optional[Product], columns: int, is_forward: bool, device: int, is_plain: bool) -> None:
+    def __init__(self, product: Optional[Product], columns: int, is_forward: bool, device: int) -> None:
         self.product, self.columns, self.is_forward, self.device = product, columns, is_forward, device
-        self.is_plain = is_plain
 
     def multiply(self, input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
         rows, columns, device = input.shape[0], self.columns, self.device
@@ -211,7 +213,7 @@ class _Known:
             input, offs = fitting(input), offs.contiguous()
             mat2 = mat2 if w % ALIGNMENT == 0 else mat2.clone()
             a, w = input.data_ptr(), mat2.data_ptr()
-        if _is_known and _current_device() == device:
+        if _current_device() == device:
             out = _empty_strided((rows, columns), (columns, 1), input.dtype)
         else:
             out = input.new_empty((rows, columns))
@@ -232,10 +234,6 @@ def find(key: Key, tokens: int) -> Optional[Product]:
     if product is _UNKNOWN:
         return products.find(key, NAMES.get(key[4], str(key[4])), tokens)
     return product
-
-
-def _are_plain(*tensors: Tensor) -> bool:
-    return _is_known and all([type(each) in _PLAIN for each in tensors])
 
 
 def _are_ends(offs: Tensor, experts: int, device: int) -> bool:

@@ -197,7 +197,7 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
             of_hidden = _product("down_dx", grad, w_down, ends, tokens_of_rows, None, topk)  # without the weights
             if needs_weights:
                 # <grad, down(hidden)> = <down^T(grad), hidden>
-                sums = (of_hidden.float() * hidden_rows.float()).sum(1)
+                sums = (of_hidden * hidden_rows).sum(1, dtype=torch.float32)
                 of_weights = torch.zeros_like(sums).scatter(0, order, sums).view(tokens, topk)
         if needs_x or needs_up:
             of_hidden = of_hidden * row_weights
