@@ -42,10 +42,11 @@ def grouped_mm(input: Tensor, mat2: Tensor, offs: Optional[Tensor] = None, bias:
     """torch._grouped_mm: rows offs[e - 1] to offs[e] of `input` [R, K] times mat2[e] of `mat2` [E, K, N], as [R, N].
 
     Tuned kernels compute it and its gradients where `mat2` is a transposed view of weights [E, N, K], or lies in memory
-    as [E, K, N]. As in torch, rows after offs[-1] are neither read nor written: in the result and in the gradient of
-    `input` they are undefined. An `input` or gradients with gaps or without alignment are copied. All else (other
-    numbers of dimensions, other types of elements, `bias`, the CPU, a K or N that is no multiple of 8) is
-    torch._grouped_mm itself, which the logger "tunefarm.torch" says once."""
+    as [E, K, N]. `offs` ascends and ends at R or before, which is not checked, since that would wait for the device. As
+    in torch, rows after offs[-1] are neither read nor written: in the result and in the gradient of `input` they are
+    undefined. An `input` or gradients with gaps or without alignment are copied. All else (other numbers of dimensions,
+    other types of elements, `bias`, the CPU, a K or N that is no multiple of 8) is torch._grouped_mm itself, which the
+    logger "tunefarm.torch" says once."""
     if (bias is None and out_dtype is None and not is_compiling() and type(input) in _PLAIN and
             type(mat2) in _PLAIN and type(offs) in _PLAIN and input.dim() == 2):
         known = products.calls.get(_signature(input, mat2, offs))
@@ -84,8 +85,14 @@ _torch_grouped_mm: Any = getattr(torch, "_grouped_mm", None) or getattr(torch.nn
 if _torch_grouped_mm is None:
     raise ImportError(f"tunefarm.torch needs torch 2.8 or newer, which has grouped_mm; this is {torch.__version__}")
 is_compiling = torch.compiler.is_compiling
-# Runs while torch.compile traces the call, once for each trace.
-_note = torch.compiler.assume_constant_result(note)
+
+
+def _note(reason: str) -> None:
+    note(reason)
+
+
+# torch.compile calls it while it traces. So says torch.compiler.assume_constant_result, which imports the compiler.
+_note._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 # ---- Past the dispatcher, which takes as long as the launch ----
@@ -207,6 +214,8 @@ class _Known:
         self.product, self.columns, self.is_forward, self.device = product, columns, is_forward, device
 
     def multiply(self, input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
+        if self.product is None:
+            return _multiply_by_torch(input, mat2, offs)
         rows, columns, device = input.shape[0], self.columns, self.device
         a, w = input.data_ptr(), mat2.data_ptr()
         if (a | w) % ALIGNMENT or not input.is_contiguous() or not offs.is_contiguous():
@@ -217,14 +226,11 @@ class _Known:
             out = _empty_strided((rows, columns), (columns, 1), input.dtype)
         else:
             out = input.new_empty((rows, columns))
-        if not rows:
+        y, ends = out.data_ptr(), offs.data_ptr()
+        # What a packed product does not use is handed over all the same.
+        pointers = (a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends)
+        if not rows or self.product.launch(rows, pointers, stream_of(device)):
             return out
-        if self.product is not None:
-            y, ends = out.data_ptr(), offs.data_ptr()
-            # What a packed product does not use is handed over all the same.
-            pointers = (a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends)
-            if self.product.launch(rows, pointers, stream_of(device)):
-                return out
         return _multiply_by_torch(input, mat2, offs)
 
 
@@ -249,6 +255,8 @@ def fitting(tensor: Tensor) -> Tensor:
 
 
 def _multiply_by_torch(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
+    if not input.shape[0] and input.shape[1] == mat2.shape[1]:
+        return input.new_empty((0, mat2.shape[2]))
     if 0 in mat2.stride():  # an expanded gradient of a gradient, which torch refuses
         mat2 = mat2.contiguous()
     return _torch_grouped_mm(fitting(input), mat2, offs=offs.contiguous())
@@ -315,6 +323,7 @@ class _GroupedMm(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, grad: Tensor) -> Any:
         input, mat2, offs = ctx.saved_tensors
         of_input = of_mat2 = None
+        grad = grad.contiguous()  # once for its two uses
         if ctx.needs_input_grad[0]:
             of_input = multiply(grad, mat2.transpose(-2, -1), offs)
         if ctx.needs_input_grad[1]:  # in the layout of mat2
