@@ -627,6 +627,15 @@ class Layers(Test):
             tunefarm.torch.moe_mlp(**some).float().sum().backward()
             self.assertTrue(torch.equal(some[name].grad, expected[name]), name)
 
+    def test_modes(self):
+        layer = self.layer()
+        expected = tunefarm.torch.moe_mlp(**layer).detach()
+        for mode in (torch.no_grad(), torch.inference_mode(), torch.autocast(DEVICE, torch.bfloat16)):
+            with mode:
+                out = tunefarm.torch.moe_mlp(**layer)
+            self.assertTrue(torch.equal(out, expected))
+            self.assertEqual(out.requires_grad, isinstance(mode, torch.autocast))
+
     def test_gradients_of_gradients_are_refused(self):
         layer = self.layer(tokens=16)
         out = tunefarm.torch.moe_mlp(**layer)
