@@ -175,6 +175,7 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
     : address_(std::move(address)),
       started_daemon_(started_daemon),
       kernels_(v1::KernelService::NewStub(channel)),
+      packages_(v1::PackageService::NewStub(channel)),
       tuning_(v1::TuningService::NewStub(channel)),
       lookup_(v1::LookupService::NewStub(channel)),
       catalog_(v1::CatalogService::NewStub(channel)),

@@ -21,6 +21,7 @@
 #include "tunefarm/v1/farm_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/package_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -47,6 +48,7 @@ class Connection {
                                                           const EnvironmentGetter& environment);
 
   v1::KernelService::StubInterface* kernels() { return kernels_.get(); }
+  v1::PackageService::StubInterface* packages() { return packages_.get(); }
   v1::TuningService::StubInterface* tuning() { return tuning_.get(); }
   v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
   v1::CatalogService::StubInterface* catalog() { return catalog_.get(); }
@@ -80,6 +82,7 @@ class Connection {
   std::string address_;
   bool started_daemon_;
   std::unique_ptr<v1::KernelService::StubInterface> kernels_;
+  std::unique_ptr<v1::PackageService::StubInterface> packages_;
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;

@@ -107,7 +107,8 @@ absl::StatusOr<v1::CompileKernelResponse> CompileSample(Session* session, const 
 }
 
 // One trial, which no earlier result replaces. What counts is whether the config works: no time is too noisy for that.
-absl::StatusOr<TriedConfigs> TryConfig(Session* session, const v1::Kernel& kernel, const v1::Problem& problem,
+absl::StatusOr<TriedConfigs> TryConfig(Session* session, const v1::Kernel& kernel,
+                                       const std::vector<DescribedFile>& files, const v1::Problem& problem,
                                        const std::string& device) {
   v1::CreateJobRequest request;
   *request.mutable_kernel_definition() = kernel;
@@ -127,8 +128,10 @@ absl::StatusOr<TriedConfigs> TryConfig(Session* session, const v1::Kernel& kerne
   policy->set_finalists(1);
   policy->set_final_rounds(1);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  ASSIGN_OR_RETURN(const v1::CreateJobResponse response,
-                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
+  ASSIGN_OR_RETURN(const v1::CreateJobResponse response, CallWithData(session, files, [&] {
+                     return Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob,
+                                             request);
+                   }));
   return FollowTrials(session, response.job().name());
 }
 
@@ -193,7 +196,7 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
   }
   if (options.run) {
     RETURN_IF_ERROR(UploadDataFiles(session, files));
-    ASSIGN_OR_RETURN(const TriedConfigs tried, TryConfig(session, *kernel.definition, problem, options.device));
+    ASSIGN_OR_RETURN(const TriedConfigs tried, TryConfig(session, *kernel.definition, files, problem, options.device));
     if (tried.detached) return kExitInterrupted;
     if (!is_json) session->Print(TriedText(tried));
     std::vector<std::string> trials;

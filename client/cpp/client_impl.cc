@@ -121,6 +121,7 @@ void Client::Impl::Use(const std::shared_ptr<grpc::Channel>& channel) {
   lookup_ = v1::LookupService::NewStub(channel);
   catalog_ = v1::CatalogService::NewStub(channel);
   tuning_ = v1::TuningService::NewStub(channel);
+  packages_ = v1::PackageService::NewStub(channel);
 }
 
 Result<std::shared_ptr<QuestionImpl>> Client::Impl::Prepare(const QuestionSpec& spec) {

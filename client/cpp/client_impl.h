@@ -28,6 +28,7 @@
 #include "server/base/thread.h"
 #include "server/dial/dial_options.h"
 #include "tunefarm/client/client.h"
+#include "tunefarm/v1/package_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
 namespace tunefarm::client {
@@ -55,6 +56,9 @@ class Client::Impl {
   std::shared_ptr<JobWatchImpl> StartWatch(const std::string& name, EventCallback on_event, EndCallback on_end,
                                            int64_t after_event_id, Duration reconnect_max_wait)
       LOCKS_EXCLUDED(questions_mutex_);
+
+  // package_call.cc; waited for.
+  Result<Package> ExportPackage(const v1::ExportPackageRequest& request, Duration timeout);
 
   // One call that is waited for. While there is no daemon it is repeated for a few seconds if `may_repeat`.
   template <typename Request, typename Response>
@@ -121,6 +125,7 @@ class Client::Impl {
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
+  std::unique_ptr<v1::PackageService::StubInterface> packages_;
   std::unique_ptr<OpenCalls> calls_;  // null: offline
   Notification closed_;
   std::atomic<int> requests_{0};  // posted and not yet taken up

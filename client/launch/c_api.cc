@@ -1,6 +1,7 @@
 // The functions of launch.h. Exceptions, of which only those of memory are possible, end here.
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "client/launch/data_type.h"
 #include "client/launch/failure.h"
@@ -8,18 +9,21 @@
 #include "client/launch/kernel.h"
 #include "client/launch/launch_call.h"
 #include "client/launch/package.h"
+#include "client/launch/updatable_kernel.h"
 
 using tunefarm::launch::Fail;
 using tunefarm::launch::Kernel;
 using tunefarm::launch::Package;
 using tunefarm::launch::Selection;
 using tunefarm::launch::Succeed;
+using tunefarm::launch::UpdatableKernel;
 
 struct tunefarm_package {
   std::shared_ptr<const Package> package;
 };
 struct tunefarm_kernel {
-  std::unique_ptr<Kernel> kernel;
+  explicit tunefarm_kernel(std::unique_ptr<Kernel> loaded) : kernel(std::move(loaded)) {}
+  UpdatableKernel kernel;
 };
 
 namespace {
@@ -104,33 +108,39 @@ tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char
                 options->size);
   }
   return Guarded(error, [&] {
-    auto loaded = std::make_unique<tunefarm_kernel>();
+    std::unique_ptr<Kernel> loaded;
     const int device = options == nullptr ? -1 : options->device;
-    const tunefarm_status status =
-        Kernel::Load(package->package, name, dims, dim_count, device, &loaded->kernel, error);
-    if (status == TUNEFARM_OK) *kernel = loaded.release();
+    const tunefarm_status status = Kernel::Load(package->package, name, dims, dim_count, device, &loaded, error);
+    if (status == TUNEFARM_OK) *kernel = new tunefarm_kernel(std::move(loaded));
     return status;
   });
+}
+
+tunefarm_status tunefarm_kernel_update(tunefarm_kernel* kernel, const tunefarm_package* package,
+                                       tunefarm_error* error) {
+  if (kernel == nullptr) return Missing(error, "kernel");
+  if (package == nullptr) return Missing(error, "package");
+  return Guarded(error, [&] { return kernel->kernel.Update(package->package, error); });
 }
 
 void tunefarm_kernel_close(tunefarm_kernel* kernel) { delete kernel; }
 
 int32_t tunefarm_kernel_device(const tunefarm_kernel* kernel) {
-  return kernel == nullptr || !kernel->kernel->is_cuda() ? -1 : kernel->kernel->device();
+  return kernel == nullptr || !kernel->kernel.newest().is_cuda() ? -1 : kernel->kernel.newest().device();
 }
 
 size_t tunefarm_kernel_dim_count(const tunefarm_kernel* kernel) {
-  return kernel == nullptr ? 0 : kernel->kernel->launch_dims().size();
+  return kernel == nullptr ? 0 : kernel->kernel.newest().launch_dims().size();
 }
 
 const char* tunefarm_kernel_dim_name(const tunefarm_kernel* kernel, size_t index) {
   if (index >= tunefarm_kernel_dim_count(kernel)) return nullptr;
-  const Kernel& loaded = *kernel->kernel;
+  const Kernel& loaded = kernel->kernel.newest();
   return loaded.package().String(loaded.dim(loaded.launch_dims()[index]).name);
 }
 
 size_t tunefarm_kernel_argument_count(const tunefarm_kernel* kernel) {
-  return kernel == nullptr ? 0 : kernel->kernel->argument_count();
+  return kernel == nullptr ? 0 : kernel->kernel.newest().argument_count();
 }
 
 tunefarm_status tunefarm_kernel_argument(const tunefarm_kernel* kernel, size_t index, tunefarm_argument* argument,
@@ -142,7 +152,7 @@ tunefarm_status tunefarm_kernel_argument(const tunefarm_kernel* kernel, size_t i
                 "The tunefarm_argument says that it has %zu bytes; initialise it with TUNEFARM_ARGUMENT_INIT.",
                 argument->size);
   }
-  const Kernel& loaded = *kernel->kernel;
+  const Kernel& loaded = kernel->kernel.newest();
   if (index >= loaded.argument_count()) {
     return Fail(error, TUNEFARM_INVALID_ARGUMENT, "%s has no argument %zu; it has %zu.", loaded.name(), index,
                 loaded.argument_count());
@@ -163,15 +173,16 @@ tunefarm_status tunefarm_kernel_plan(const tunefarm_kernel* kernel, const int64_
                 "The tunefarm_plan says that it has %zu bytes; initialise it with TUNEFARM_PLAN_INIT.", plan->size);
   }
   plan->generation = 0;
-  tunefarm_status status = CheckDimCount(*kernel->kernel, dims, dim_count, error);
+  const Kernel& loaded = kernel->kernel.newest();
+  tunefarm_status status = CheckDimCount(loaded, dims, dim_count, error);
   if (status != TUNEFARM_OK) return status;
   Selection selection;
-  status = tunefarm::launch::Select(*kernel->kernel, dims, &selection, error);
+  status = tunefarm::launch::Select(loaded, dims, &selection, error);
   if (status != TUNEFARM_OK) return status;
   const tunefarm::launch::LoadedChoice& choice = *selection.choice;
   plan->generation = choice.generation;
   plan->workspace_bytes = selection.workspace_bytes;
-  plan->needs_prepare = !choice.prepare.empty() || choice.has_symbols ? 1 : 0;
+  plan->needs_prepare = choice.needs_prepare() ? 1 : 0;
   plan->match = selection.match;
   plan->distance = selection.distance;
   plan->median_ns = choice.record->median_ns;
@@ -184,7 +195,7 @@ tunefarm_status tunefarm_kernel_argument_length(const tunefarm_kernel* kernel, s
   if (kernel == nullptr) return Missing(error, "kernel");
   if (length == nullptr) return Missing(error, "length");
   *length = 0;
-  const Kernel& loaded = *kernel->kernel;
+  const Kernel& loaded = kernel->kernel.newest();
   if (index >= loaded.argument_count()) {
     return Fail(error, TUNEFARM_INVALID_ARGUMENT, "%s has no argument %zu; it has %zu.", loaded.name(), index,
                 loaded.argument_count());
@@ -202,7 +213,7 @@ tunefarm_status tunefarm_kernel_prepare(const tunefarm_kernel* kernel, const tun
                                         tunefarm_error* error) {
   if (kernel == nullptr) return Missing(error, "kernel");
   if (launch == nullptr) return Missing(error, "launch");
-  const tunefarm_status status = tunefarm::launch::Prepare(*kernel->kernel, *launch, error);
+  const tunefarm_status status = tunefarm::launch::Prepare(kernel->kernel.newest(), *launch, error);
   return status == TUNEFARM_OK ? Succeed(error) : status;
 }
 
@@ -210,6 +221,6 @@ tunefarm_status tunefarm_kernel_launch(const tunefarm_kernel* kernel, const tune
                                        tunefarm_error* error) {
   if (kernel == nullptr) return Missing(error, "kernel");
   if (launch == nullptr) return Missing(error, "launch");
-  const tunefarm_status status = tunefarm::launch::Launch(*kernel->kernel, *launch, error);
+  const tunefarm_status status = tunefarm::launch::Launch(kernel->kernel.ForLaunch(*launch), *launch, error);
   return status == TUNEFARM_OK ? Succeed(error) : status;
 }

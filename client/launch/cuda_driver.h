@@ -60,6 +60,9 @@ enum DeviceAttribute : int {
   kReservedSharedPerBlock = 111,
 };
 
+enum CaptureStatus : int { kCaptureNone = 0 };
+enum CaptureMode : int { kCaptureRelaxed = 2 };
+
 enum FunctionAttribute : int {
   kSharedSizeBytes = 1,
   kNumRegs = 4,
@@ -68,21 +71,10 @@ enum FunctionAttribute : int {
   kNonPortableClusterAllowed = 14,
 };
 
-enum LaunchAttributeId : int {
-  kCooperativeAttribute = 2,
-  kClusterDimensionAttribute = 4,
-  kProgrammaticStreamSerializationAttribute = 6,
-};
 struct LaunchAttribute {
-  LaunchAttributeId id;
+  int id;
   char padding[4];
-  union {
-    char bytes[64];
-    int flag;  // cooperative, programmatic stream serialization
-    struct {
-      unsigned int x, y, z;
-    } cluster;
-  } value;
+  char value[64];
 };
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 
@@ -124,6 +116,8 @@ struct alignas(128) TensorMap {
   X(cuFuncLoad, (Function))                                                                                       \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Function, int, size_t))                                   \
   X(cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**))                                            \
+  X(cuStreamIsCapturing, (Stream, CaptureStatus*))                                                                \
+  X(cuThreadExchangeStreamCaptureMode, (CaptureMode*))                                                            \
   X(cuMemcpyDtoDAsync, (DevicePointer, DevicePointer, size_t, Stream))                                            \
   X(cuMemsetD8Async, (DevicePointer, unsigned char, size_t, Stream))                                              \
   X(cuMemsetD16Async, (DevicePointer, unsigned short, size_t, Stream))                                            \

@@ -71,6 +71,14 @@ DeviceProperties ReadCpu() {
   return properties;
 }
 
+LoadsInCaptures::LoadsInCaptures(const cuda::Driver& driver) : driver_(driver) {
+  is_set_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == cuda::kSuccess;
+}
+
+LoadsInCaptures::~LoadsInCaptures() {
+  if (is_set_) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
 CurrentContext::~CurrentContext() {
   cuda::Context context = nullptr;
   if (pushed_) (void)driver_.cuCtxPopCurrent(&context);

@@ -38,4 +38,18 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
+// For as long as it lives, this thread may load code while streams are captured, in this thread or in another one.
+class LoadsInCaptures {
+ public:
+  explicit LoadsInCaptures(const cuda::Driver& driver);
+  ~LoadsInCaptures();
+  LoadsInCaptures(const LoadsInCaptures&) = delete;
+  LoadsInCaptures& operator=(const LoadsInCaptures&) = delete;
+
+ private:
+  const cuda::Driver& driver_;
+  cuda::CaptureMode mode_ = cuda::kCaptureRelaxed;  // then that of before
+  bool is_set_ = false;
+};
+
 }  // namespace tunefarm::launch

@@ -61,19 +61,57 @@ tunefarm_status Kernel::Load(std::shared_ptr<const Package> package, const char*
   tunefarm_status status = loaded->Find(name, error);
   if (status != TUNEFARM_OK) return status;
   status = loaded->FixDims(dims, dim_count, error);
-  if (status != TUNEFARM_OK) return status;
-  if (loaded->is_cuda()) {
-    status = cuda::GetDriver(&loaded->driver_, error);
-    if (status != TUNEFARM_OK) return status;
-    CurrentContext context(*loaded->driver_);
-    status = context.Enter(device, &loaded->device_, error);
-    if (status != TUNEFARM_OK) return status;
-    status = loaded->LoadChoices(ReadCudaDevice(*loaded->driver_, loaded->device_), error);
-  } else {
-    status = loaded->LoadChoices(ReadCpu(), error);
-  }
+  if (status == TUNEFARM_OK) status = loaded->LoadFor(device, error);
   if (status == TUNEFARM_OK) *kernel = std::move(loaded);
   return status;
+}
+
+tunefarm_status Kernel::LoadNewer(std::shared_ptr<const Package> package, const Kernel& old,
+                                  std::unique_ptr<Kernel>* kernel, tunefarm_error* error) {
+  std::unique_ptr<Kernel> loaded(new Kernel);
+  loaded->package_ = std::move(package);
+  tunefarm_status status = loaded->Find(old.name(), error);
+  if (status != TUNEFARM_OK) return status;
+  const std::vector<tunefarm_dim> dims = old.FixedDims();
+  status = loaded->FixDims(dims.data(), dims.size(), error);
+  if (status == TUNEFARM_OK) status = loaded->CheckSameDims(old, error);
+  if (status == TUNEFARM_OK) status = loaded->LoadFor(old.device_, error);
+  if (status == TUNEFARM_OK) status = loaded->CheckSameArguments(old, error);
+  if (status == TUNEFARM_OK) *kernel = std::move(loaded);
+  return status;
+}
+
+tunefarm_status Kernel::LoadFor(int device, tunefarm_error* error) {
+  if (!is_cuda()) return LoadChoices(ReadCpu(), error);
+  tunefarm_status status = cuda::GetDriver(&driver_, error);
+  if (status != TUNEFARM_OK) return status;
+  const LoadsInCaptures loads(*driver_);
+  CurrentContext context(*driver_);
+  status = context.Enter(device, &device_, error);
+  if (status != TUNEFARM_OK) return status;
+  return LoadChoices(ReadCudaDevice(*driver_, device_), error);
+}
+
+void Kernel::SetPrevious(const Kernel* previous) {
+  previous_ = previous;
+  updates_ = previous->updates_ + 1;
+  prepares_ = prepares_ || previous->prepares_;
+}
+
+const LoadedChoice* Kernel::FindGeneration(uint64_t generation) const {
+  for (const Kernel* kernel = this; kernel != nullptr; kernel = kernel->previous_) {
+    const std::vector<uint64_t>& known = kernel->generations_;
+    const auto found = std::find(known.begin(), known.end(), generation);
+    if (found != known.end()) return &kernel->choices_[static_cast<size_t>(found - known.begin())];
+  }
+  return nullptr;
+}
+
+bool Kernel::IsCapturing(const tunefarm_launch& launch) const {
+  if (!is_cuda()) return false;
+  cuda::CaptureStatus status = cuda::kCaptureNone;
+  const cuda::Result result = driver_->cuStreamIsCapturing(static_cast<cuda::Stream>(launch.stream), &status);
+  return result != cuda::kSuccess || status != cuda::kCaptureNone;
 }
 
 tunefarm_status Kernel::Find(const char* name, tunefarm_error* error) {
@@ -216,6 +254,84 @@ std::string Kernel::FixedText() const {
   return text;
 }
 
+std::vector<tunefarm_dim> Kernel::FixedDims() const {
+  std::vector<tunefarm_dim> dims;
+  for (uint32_t number = 0; number < record_->dims; ++number) {
+    if (!is_fixed_[number]) continue;
+    const Cell& cell = fixed_[number];
+    tunefarm_dim& given = dims.emplace_back();
+    given.name = package_->String(dim(number).name);
+    switch (cell.type) {
+      case ValueType::kBool:
+        given.type = TUNEFARM_BOOL;
+        given.value.number = cell.int_value;
+        break;
+      case ValueType::kInt:
+        given.type = TUNEFARM_INT;
+        given.value.number = cell.int_value;
+        break;
+      case ValueType::kFloat:
+        given.type = TUNEFARM_FLOAT;
+        given.value.real = cell.float_value;
+        break;
+      case ValueType::kString:
+        given.type = TUNEFARM_STRING;
+        given.value.text = cell.string_value;  // of a package or of texts_: both end by a zero byte
+        break;
+    }
+  }
+  return dims;
+}
+
+tunefarm_status Kernel::CheckSameDims(const Kernel& old, tunefarm_error* error) const {
+  if (record_->language != old.record_->language) {
+    return Fail(error, TUNEFARM_INCOMPATIBLE, "The package's %s is for %s, the loaded one for %s.", name(),
+                is_cuda() ? "CUDA" : "the CPU", old.is_cuda() ? "CUDA" : "the CPU");
+  }
+  const auto text = [](const Kernel& kernel) {
+    std::string names;
+    for (const uint32_t number : kernel.launch_dims_) {
+      names += (names.empty() ? "" : ", ") + std::string(kernel.package_->String(kernel.dim(number).name));
+    }
+    return names.empty() ? "none" : names;
+  };
+  // What is fixed here was fixed there: FixDims took all of those dims, and there are as many.
+  bool is_same = record_->dims == old.record_->dims && launch_dims_.size() == old.launch_dims_.size();
+  for (size_t i = 0; i < launch_dims_.size() && is_same; ++i) {
+    const DimRecord& mine = dim(launch_dims_[i]);
+    const DimRecord& theirs = old.dim(old.launch_dims_[i]);
+    is_same =
+        mine.kind == theirs.kind && std::strcmp(package_->String(mine.name), old.package_->String(theirs.name)) == 0;
+  }
+  if (is_same) return TUNEFARM_OK;
+  return Fail(error, TUNEFARM_INCOMPATIBLE,
+              "The package's %s has other dims (a launch gives %s) than the loaded one (%s); load it by itself.",
+              name(), text(*this).c_str(), text(old).c_str());
+}
+
+tunefarm_status Kernel::CheckSameArguments(const Kernel& old, tunefarm_error* error) const {
+  if (argument_count_ != old.argument_count_) {
+    return Fail(error, TUNEFARM_INCOMPATIBLE,
+                "The package's %s takes %zu arguments, the loaded one %zu; load it by itself.", name(), argument_count_,
+                old.argument_count_);
+  }
+  for (size_t i = 0; i < argument_count_; ++i) {
+    const BufferRecord& mine = argument(i);
+    const BufferRecord& theirs = old.argument(i);
+    const char* const own_name = package_->String(mine.name);
+    if (mine.data_type == theirs.data_type && mine.access == theirs.access &&
+        std::strcmp(own_name, old.package_->String(theirs.name)) == 0 &&
+        std::strcmp(package_->Formula(mine.length).text, old.package_->Formula(theirs.length).text) == 0) {
+      continue;
+    }
+    return Fail(error, TUNEFARM_INCOMPATIBLE,
+                "The package's %s takes the argument '%s' with another name, type, access or length than the loaded "
+                "one takes '%s'; load it by itself.",
+                name(), own_name, old.package_->String(theirs.name));
+  }
+  return TUNEFARM_OK;
+}
+
 tunefarm_status Kernel::NothingFits(const DeviceProperties& device, bool some_run, tunefarm_error* error) const {
   if (some_run) {
     return Fail(error, TUNEFARM_NOT_FOUND, "The package has no config of %s for %s; tune it and export it again.",
@@ -271,6 +387,8 @@ tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_err
     tunefarm_status status = LoadChoice(choice, &loaded, error);
     if (status == TUNEFARM_OK) status = CheckTypes(choice, error);
     if (status != TUNEFARM_OK) return status;
+    generations_.push_back(loaded.generation);
+    prepares_ = prepares_ || loaded.needs_prepare();
     table_->Add(choices_.size() - 1, choice.kind == kDefault, IsOwnClass(choice, device), std::move(values));
     steps = std::max<size_t>(steps, choice.steps);
     for (const LoadedStep& step : loaded.steps) arguments = std::max<size_t>(arguments, step.record->arguments);
@@ -340,11 +458,13 @@ tunefarm_status Kernel::LoadChoice(const ChoiceRecord& record, LoadedChoice* cho
     }
     if (status != TUNEFARM_OK) return status;
   }
-  choice->generation = XXH3_64bits(identity.data(), identity.size());
-  if (choice->generation == 0) choice->generation = 1;
   for (const BufferRecord& buffer : package_->buffers().subspan(record.first_buffer, record.buffers)) {
     choice->has_symbols = choice->has_symbols || buffer.symbol != kNone;
+    identity += '\n';
+    identity += package_->Formula(buffer.length).text;
   }
+  choice->generation = XXH3_64bits(identity.data(), identity.size());
+  if (choice->generation == 0) choice->generation = 1;
   choice->entries = std::make_unique<Entry[]>(size_t{record.prepares} + record.steps);
   const tunefarm_status status =
       LoadSteps(record.first_prepare, record.prepares, handle, choice, &choice->prepare, error);

@@ -44,14 +44,35 @@ struct LoadedChoice {
   std::vector<LoadedStep> prepare, steps;
   bool asks_occupancy = false;  // a formula reads kernel.max_active_blocks
   bool has_symbols = false;
+  // Of all that a plan pins: the config with its binary, the layout, and what buffers need. Equal ones of different
+  // packages are the same.
   uint64_t generation = 0;
   std::string config;  // "tile_m=128,stages=4"
+
+  // Whether arguments are not the caller's as they are.
+  bool needs_prepare() const { return !prepare.empty() || has_symbols; }
 };
 
 class Kernel {
  public:
   static tunefarm_status Load(std::shared_ptr<const Package> package, const char* name, const tunefarm_dim* dims,
                               size_t dim_count, int device, std::unique_ptr<Kernel>* kernel, tunefarm_error* error);
+  // What another package has for the kernel, the dims and the device that `old` was loaded for. INCOMPATIBLE or
+  // INVALID_ARGUMENT where it takes other arguments or dims. See also Load.
+  static tunefarm_status LoadNewer(std::shared_ptr<const Package> package, const Kernel& old,
+                                   std::unique_ptr<Kernel>* kernel, tunefarm_error* error);
+
+  // The one that this was loaded in place of, which lives as long; nullptr: none.
+  const Kernel* previous() const { return previous_; }
+  // To be called before other threads know this.
+  void SetPrevious(const Kernel* previous);
+  // How many there are before this.
+  int updates() const { return updates_; }
+  // Whether a launch must give a generation: its arguments may be prepared for a config of an earlier package, or of
+  // none.
+  bool asks_generation() const { return previous_ != nullptr && prepares_; }
+  // The choice of this generation, here or in what was loaded before; nullptr: there is none.
+  const LoadedChoice* FindGeneration(uint64_t generation) const;
 
   const Package& package() const { return *package_; }
   const package::KernelRecord& record() const { return *record_; }
@@ -78,6 +99,9 @@ class Kernel {
   const ChoiceTable& table() const { return *table_; }
   const std::vector<LoadedChoice>& choices() const { return choices_; }
   Lanes& lanes() const { return *lanes_; }
+  // Whether launches on the stream are captured; also true where the driver does not say, as of the default stream
+  // while another one is captured.
+  bool IsCapturing(const tunefarm_launch& launch) const;
 
  private:
   Kernel() = default;
@@ -85,6 +109,7 @@ class Kernel {
   tunefarm_status Find(const char* name, tunefarm_error* error);
   tunefarm_status FixDims(const tunefarm_dim* dims, size_t dim_count, tunefarm_error* error);
   tunefarm_status FixDim(uint32_t number, const tunefarm_dim& dim, tunefarm_error* error);
+  tunefarm_status LoadFor(int device, tunefarm_error* error);
   tunefarm_status LoadChoices(const DeviceProperties& device, tunefarm_error* error);
   bool IsOwnClass(const package::ChoiceRecord& choice, const DeviceProperties& device) const;
   bool RunsOn(const package::ChoiceRecord& choice, const DeviceProperties& device) const;
@@ -98,6 +123,10 @@ class Kernel {
   tunefarm_status LoadEntry(const package::StepRecord& step, void* handle, Entry* entry, tunefarm_error* error) const;
   std::string ConfigText(const package::ChoiceRecord& choice) const;
   std::string FixedText() const;
+  // Texts point into this.
+  std::vector<tunefarm_dim> FixedDims() const;
+  tunefarm_status CheckSameDims(const Kernel& old, tunefarm_error* error) const;
+  tunefarm_status CheckSameArguments(const Kernel& old, tunefarm_error* error) const;
 
   std::shared_ptr<const Package> package_;
   const package::KernelRecord* record_ = nullptr;
@@ -110,8 +139,12 @@ class Kernel {
   std::vector<uint32_t> launch_dims_;
   std::vector<uint32_t> lookup_dims_;  // numbers of the table's dims
   std::vector<LoadedChoice> choices_;
+  std::vector<uint64_t> generations_;  // theirs
   std::unique_ptr<ChoiceTable> table_;
   size_t argument_count_ = 0;
+  const Kernel* previous_ = nullptr;
+  int updates_ = 0;
+  bool prepares_ = false;  // a config does, here or before
   std::unique_ptr<Lanes> lanes_;
 };
 

@@ -17,20 +17,13 @@
 #include "client/launch/cuda_driver.h"
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
+#include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
 
 struct LoadedChoice;
 
-// What a tensor map encodes but the address.
-struct TensorMapValues {
-  int type = 0;
-  uint32_t rank = 0;
-  uint64_t dims[5] = {}, byte_strides[4] = {};
-  uint32_t box[5] = {}, element_strides[5] = {};
-  int swizzle = 0, interleave = 0, l2_promotion = 0, oob_fill = 0;
-  int64_t base_offset_bytes = 0;
-};
+using driver_step::TensorMapValues;
 
 // An argument of a step as the kernel gets it.
 struct ArgumentValue {

@@ -10,6 +10,8 @@
 #include "client/launch/failure.h"
 #include "client/launch/host_call.h"
 #include "client/launch/step_values.h"
+#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
 
@@ -85,8 +87,9 @@ tunefarm_status SelectBySlots(const Kernel& kernel, Cell* slots, Selection* sele
 // One launch under way: what the caller gave, and what was chosen for it.
 class Call {
  public:
-  Call(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error)
-      : kernel_(kernel), launch_(launch), error_(error) {}
+  // `prepares`: it runs the prepare steps, not the launches.
+  Call(const Kernel& kernel, const tunefarm_launch& launch, bool prepares, tunefarm_error* error)
+      : kernel_(kernel), launch_(launch), prepares_(prepares), error_(error) {}
 
   // What the structure says by itself.
   tunefarm_status CheckShape() const;
@@ -113,6 +116,7 @@ class Call {
 
   const Kernel& kernel_;
   const tunefarm_launch& launch_;
+  const bool prepares_;
   tunefarm_error* const error_;
   void* addresses_[kBuffersMax];  // of the choice's buffers
 };
@@ -148,15 +152,21 @@ uint64_t Call::Hash() const {
 
 tunefarm_status Call::CheckGeneration(const Selection& selection) const {
   const LoadedChoice& chosen = *selection.choice;
-  if (launch_.generation == 0 || launch_.generation == chosen.generation) return TUNEFARM_OK;
-  for (const LoadedChoice& planned : kernel_.choices()) {
-    if (planned.generation != launch_.generation) continue;
-    const bool has_symbols = planned.has_symbols || chosen.has_symbols;
-    if (planned.record->layout == chosen.record->layout && !has_symbols) return TUNEFARM_OK;
+  if (launch_.generation == chosen.generation) return TUNEFARM_OK;
+  if (launch_.generation == 0) {
+    if (prepares_ || !kernel_.asks_generation()) return TUNEFARM_OK;
+    return Fail(error_, TUNEFARM_STALE,
+                "%s has configs that need prepared arguments, and has been updated; plan and prepare again, and give "
+                "the plan's generation with each launch.",
+                kernel_.name());
+  }
+  if (const LoadedChoice* const planned = kernel_.FindGeneration(launch_.generation); planned != nullptr) {
+    const bool has_symbols = planned->has_symbols || chosen.has_symbols;
+    if (planned->record->layout == chosen.record->layout && !has_symbols) return TUNEFARM_OK;
     return Fail(error_, TUNEFARM_STALE,
                 "%s: the arguments are prepared for the config %s, and these dims are for the config %s; plan and "
                 "prepare again.",
-                kernel_.name(), planned.config.c_str(), chosen.config.c_str());
+                kernel_.name(), planned->config.c_str(), chosen.config.c_str());
   }
   return Fail(error_, TUNEFARM_STALE,
               "%s: the plan's generation %" PRIu64 " is none of this kernel's; plan and prepare again.", kernel_.name(),
@@ -300,13 +310,10 @@ tunefarm_status Call::Memset(const LoadedStep& step, const Selection& selection)
 
 tunefarm_status Call::Encode(const TensorMapRecord& record, ArgumentValue* value) const {
   const TensorMapValues& map = value->map;
-  const uint64_t base = reinterpret_cast<uintptr_t>(addresses_[record.buffer]);
-  const uint64_t address = base + static_cast<uint64_t>(map.base_offset_bytes);
+  const uint64_t address = driver_step::TensorAddress(reinterpret_cast<uintptr_t>(addresses_[record.buffer]), map);
   if (value->encoded_for == address) return TUNEFARM_OK;
-  // With a rank of 1 there are no strides, and the driver still wants an address: there is one.
-  const cuda::Result result = kernel_.driver().cuTensorMapEncodeTiled(
-      reinterpret_cast<cuda::TensorMap*>(value->bytes), map.type, map.rank, reinterpret_cast<void*>(address), map.dims,
-      map.byte_strides, map.box, map.element_strides, map.interleave, map.swizzle, map.l2_promotion, map.oob_fill);
+  const cuda::Result result = driver_step::EncodeTensorMap(kernel_.driver().cuTensorMapEncodeTiled, map, address,
+                                                           reinterpret_cast<cuda::TensorMap*>(value->bytes));
   value->encoded_for = result == cuda::kSuccess ? address : 0;
   if (result == cuda::kSuccess) return TUNEFARM_OK;
   return Fail(error_, TUNEFARM_INVALID_ARGUMENT,
@@ -317,24 +324,12 @@ tunefarm_status Call::Encode(const TensorMapRecord& record, ArgumentValue* value
 tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) const {
   void* parameters[kArgumentsMax];
   for (uint32_t i = 0; i < step.record->arguments; ++i) parameters[i] = values->arguments[i].bytes;
-  cuda::LaunchAttribute attributes[3];
-  unsigned int count = 0;
-  // In the order of server/worker/cuda/launch_sequence.cc.
-  if (values->has_cluster) {
-    cuda::LaunchAttribute& attribute = attributes[count++];
-    attribute = {};
-    attribute.id = cuda::kClusterDimensionAttribute;
-    attribute.value.cluster = {values->cluster[0], values->cluster[1], values->cluster[2]};
-  }
-  for (const auto& [flag, id] :
-       {std::pair{kCooperative, cuda::kCooperativeAttribute},
-        std::pair{kProgrammaticStreamSerialization, cuda::kProgrammaticStreamSerializationAttribute}}) {
-    if ((step.record->flags & flag) == 0) continue;
-    cuda::LaunchAttribute& attribute = attributes[count++];
-    attribute = {};
-    attribute.id = id;
-    attribute.value.flag = 1;
-  }
+  const uint32_t flags = step.record->flags;
+  cuda::LaunchAttribute attributes[driver_step::kAttributesMax];
+  const unsigned int count =
+      driver_step::WriteAttributes({values->has_cluster ? values->cluster : nullptr, (flags & kCooperative) != 0,
+                                    (flags & kProgrammaticStreamSerialization) != 0},
+                                   attributes);
   const cuda::LaunchConfig config = {{values->grid[0], values->grid[1], values->grid[2]},
                                      {values->block[0], values->block[1], values->block[2]},
                                      values->dynamic_shared_bytes,
@@ -381,6 +376,25 @@ tunefarm_status Call::Enqueue(const LoadedStep& step, const Selection& selection
   if (kernel_.is_cuda()) return EnqueueCuda(step, values);
   CallOnCpu(step, values);
   return TUNEFARM_OK;
+}
+
+// What was loaded before and chooses the launch's plan for these dims; nullptr: nothing, or the launch is not captured.
+[[gnu::noinline]] const Kernel* FindPlannedBefore(const Kernel& kernel, const tunefarm_launch& launch) {
+  if (!kernel.IsCapturing(launch)) return nullptr;
+  for (const Kernel* before = kernel.previous(); before != nullptr; before = before->previous()) {
+    Selection selection;
+    if (Select(*before, launch.dims, &selection, nullptr) != TUNEFARM_OK) continue;
+    if (selection.choice->generation == launch.generation) return before;
+  }
+  return nullptr;
+}
+
+// Within a capture no better config than the planned one is taken. `chosen`: by the kernel; nullptr: nothing. Returns
+// the kernel of before to take instead; nullptr: stay with this one.
+const Kernel* PlannedBefore(const Kernel& kernel, const tunefarm_launch& launch, const LoadedChoice* chosen) {
+  if (launch.generation == 0 || kernel.previous() == nullptr) return nullptr;
+  if (chosen != nullptr && chosen->generation == launch.generation) return nullptr;
+  return FindPlannedBefore(kernel, launch);
 }
 
 // Evaluates and enqueues one step after the other, with nothing kept.
@@ -434,15 +448,17 @@ tunefarm_status Select(const Kernel& kernel, const int64_t* dims, Selection* sel
 }
 
 tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error) {
-  Call call(kernel, launch, error);
+  Call call(kernel, launch, false, error);
   tunefarm_status status = call.CheckShape();
   if (status == TUNEFARM_OK) status = call.CheckDevice();
   if (status != TUNEFARM_OK) return status;
   const HeldLane held(kernel.lanes().Take(call.Hash()));
   if (Lane* const lane = held.get(); lane != nullptr) {
     status = Refresh(kernel, launch.dims, lane, error);
-    if (status != TUNEFARM_OK) return status;
     const Selection& selection = lane->selection;
+    const LoadedChoice* const chosen = status == TUNEFARM_OK ? selection.choice : nullptr;
+    if (const Kernel* const before = PlannedBefore(kernel, launch, chosen)) return Launch(*before, launch, error);
+    if (status != TUNEFARM_OK) return status;
     status = call.Bind(selection);
     if (status == TUNEFARM_OK) status = call.InitializeBuffers(selection);
     const std::vector<LoadedStep>& steps = selection.choice->steps;
@@ -457,6 +473,8 @@ tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tune
   kernel.FillSlots(launch.dims, slots);
   Selection selection;
   status = SelectBySlots(kernel, slots, &selection, error);
+  const LoadedChoice* const chosen = status == TUNEFARM_OK ? selection.choice : nullptr;
+  if (const Kernel* const before = PlannedBefore(kernel, launch, chosen)) return Launch(*before, launch, error);
   if (status == TUNEFARM_OK) status = call.Bind(selection);
   if (status == TUNEFARM_OK) status = call.InitializeBuffers(selection);
   if (status != TUNEFARM_OK) return status;
@@ -464,7 +482,7 @@ tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tune
 }
 
 tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tunefarm_error* error) {
-  Call call(kernel, launch, error);
+  Call call(kernel, launch, true, error);
   tunefarm_status status = call.CheckShape();
   if (status == TUNEFARM_OK) status = call.CheckDevice();
   if (status == TUNEFARM_OK) status = CheckDims(kernel, launch.dims, error);
@@ -473,8 +491,10 @@ tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tun
   kernel.FillSlots(launch.dims, slots);
   Selection selection;
   status = SelectBySlots(kernel, slots, &selection, error);
+  const LoadedChoice* const chosen = status == TUNEFARM_OK ? selection.choice : nullptr;
+  if (const Kernel* const before = PlannedBefore(kernel, launch, chosen)) return Prepare(*before, launch, error);
   if (status != TUNEFARM_OK) return status;
-  if (selection.choice->prepare.empty() && !selection.choice->has_symbols) return TUNEFARM_OK;
+  if (!selection.choice->needs_prepare()) return TUNEFARM_OK;
   status = call.Bind(selection);
   if (status == TUNEFARM_OK) status = call.CopySymbols(selection);
   if (status != TUNEFARM_OK) return status;

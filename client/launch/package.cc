@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "client/launch/failure.h"
@@ -74,6 +75,12 @@ tunefarm_status Package::Copy(const void* bytes, size_t size, std::shared_ptr<co
   const tunefarm_status checked = PackageCheck(opened.get(), "This", error).Check();
   if (checked == TUNEFARM_OK) *package = std::move(opened);
   return checked;
+}
+
+bool Package::HasContentOf(const Package& other) const {
+  // Behind the checksum and the time.
+  constexpr size_t kFrom = offsetof(Header, reserved);
+  return size_ == other.size_ && std::memcmp(data_ + kFrom, other.data_ + kFrom, size_ - kFrom) == 0;
 }
 
 Package::~Package() { (void)munmap(const_cast<std::byte*>(data_), size_); }

@@ -28,6 +28,9 @@ class Package {
   Package& operator=(const Package&) = delete;
   ~Package();
 
+  // Whether the other one has the same content, whenever either was made.
+  bool HasContentOf(const Package& other) const;
+
   // Everything that a record refers to exists, is in its limits and of the right kind.
   std::span<const package::KernelRecord> kernels() const { return All<package::KernelRecord>(header_.kernels); }
   std::span<const package::DimRecord> dims() const { return All<package::DimRecord>(header_.dims); }

@@ -12,25 +12,12 @@
 namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
+using driver_step::kTensorBoxMax;
+using driver_step::kTensorElementStrideMax;
+using driver_step::kTensorExtentMax;
+using driver_step::kTensorStrideMax;
 using expression::Cell;
 using expression::Fault;
-
-namespace {
-
-// As server/definition: what the driver takes at most.
-constexpr int64_t kTensorExtentMax = int64_t{1} << 32;
-constexpr int64_t kTensorStrideMax = (int64_t{1} << 40) - 1;
-constexpr int64_t kTensorBoxMax = 256;
-constexpr int64_t kTensorElementStrideMax = 8;
-
-// CUtensorMapDataType by tunefarm.v1.DataType.
-constexpr int kTensorMapTypes[] = {-1, 0, 0, 1, 1, 3, 2, 5, 4, 6, 9, 7, 8};
-
-constexpr const char* kSwizzles[] = {"none", "32B", "64B", "128B"};
-constexpr const char* kInterleaves[] = {"none", "16B", "32B"};
-constexpr const char* kPromotions[] = {"none", "64B", "128B", "256B"};
-
-}  // namespace
 
 bool Evaluation::Holds(uint32_t formula) const {
   Cell result = Cell::Int(0);
@@ -200,7 +187,7 @@ tunefarm_status Evaluation::Argument(const ArgumentRecord& record, ArgumentValue
 }
 
 tunefarm_status Evaluation::TensorMap(const TensorMapRecord& record, TensorMapValues* values) const {
-  values->type = kTensorMapTypes[record.data_type];
+  values->type = driver_step::TensorMapTypeOf(record.data_type);
   values->rank = record.rank;
   for (uint32_t i = 0; i < record.rank; ++i) {
     int64_t value = 0;
@@ -225,11 +212,11 @@ tunefarm_status Evaluation::TensorMap(const TensorMapRecord& record, TensorMapVa
     }
     values->byte_strides[i] = static_cast<uint64_t>(value);
   }
-  tunefarm_status status = Mode(record.swizzle, "swizzle", kSwizzles, std::size(kSwizzles), &values->swizzle);
+  tunefarm_status status = Mode(record.swizzle, "swizzle", driver_step::kSwizzles, &values->swizzle);
   if (status != TUNEFARM_OK) return status;
-  status = Mode(record.interleave, "interleave", kInterleaves, std::size(kInterleaves), &values->interleave);
+  status = Mode(record.interleave, "interleave", driver_step::kInterleaves, &values->interleave);
   if (status != TUNEFARM_OK) return status;
-  status = Mode(record.l2_promotion, "L2 promotion", kPromotions, std::size(kPromotions), &values->l2_promotion);
+  status = Mode(record.l2_promotion, "L2 promotion", driver_step::kL2Promotions, &values->l2_promotion);
   if (status != TUNEFARM_OK) return status;
   values->oob_fill = static_cast<int>(record.oob_fill_nan);
   values->base_offset_bytes = 0;
@@ -238,7 +225,7 @@ tunefarm_status Evaluation::TensorMap(const TensorMapRecord& record, TensorMapVa
              std::numeric_limits<int64_t>::max(), &values->base_offset_bytes);
 }
 
-tunefarm_status Evaluation::Mode(uint32_t formula, const char* what, const char* const* choices, int count,
+tunefarm_status Evaluation::Mode(uint32_t formula, const char* what, std::span<const std::string_view> names,
                                  int* mode) const {
   *mode = 0;
   if (formula == kNone) return TUNEFARM_OK;
@@ -246,10 +233,8 @@ tunefarm_status Evaluation::Mode(uint32_t formula, const char* what, const char*
   Cell result = Cell::Int(0);
   Fault fault = Fault::kNone;
   if (Evaluate(program, slots_, &result, &fault) && result.type == ValueType::kString) {
-    const std::string_view text(result.string_value, result.string_bytes);
-    for (*mode = 0; *mode < count; ++*mode) {
-      if (text == choices[*mode]) return TUNEFARM_OK;
-    }
+    *mode = driver_step::ModeOf(names, std::string_view(result.string_value, result.string_bytes));
+    if (*mode >= 0) return TUNEFARM_OK;
   }
   return Fail(error_, TUNEFARM_INVALID_ARGUMENT, "%s: '%s' is no %s of a tensor map.", kernel_.name(), program.text,
               what);

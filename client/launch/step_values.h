@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 #include "client/launch/formula.h"
 #include "client/launch/kernel.h"
@@ -38,8 +40,8 @@ class Evaluation {
   tunefarm_status SharedBytes(const LoadedStep& step, uint32_t* bytes) const;
   tunefarm_status Argument(const package::ArgumentRecord& record, ArgumentValue* value) const;
   tunefarm_status TensorMap(const package::TensorMapRecord& record, TensorMapValues* values) const;
-  // The index in `choices` of the text that the formula gives; 0 without a formula.
-  tunefarm_status Mode(uint32_t formula, const char* what, const char* const* choices, int count, int* mode) const;
+  // The number of the name that the formula gives; 0 without a formula.
+  tunefarm_status Mode(uint32_t formula, const char* what, std::span<const std::string_view> names, int* mode) const;
 
   const Kernel& kernel_;
   expression::Cell* const slots_;

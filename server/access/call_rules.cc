@@ -22,6 +22,7 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.v1.KernelService/ListKernels", kLookup, kCalls, kRead},
       {"tunefarm.v1.KernelService/CountSpace", kLookup, kCalls, kRead},
       {"tunefarm.v1.KernelService/CompileKernel", kKernels, kCalls, kRead},
+      {"tunefarm.v1.PackageService/ExportPackage", kKernels, kCalls, kRead},
       // With a definition in it, the right to submit kernels too (TuningApi::CreateJob).
       {"tunefarm.v1.TuningService/CreateJob", kSubmit, kCalls, kChange},
       {"tunefarm.v1.TuningService/GetJob", kLookup, kCalls, kRead},

@@ -9,6 +9,15 @@
 #include "server/base/status_macros.h"
 
 namespace tunefarm {
+namespace {
+
+bool LeadsElsewhere(const std::string& link, const std::string& directory) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(link, error);
+  return !error && target != directory && !std::filesystem::equivalent(target, directory, error);
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> ChosenDataDirectory(const std::string& flag, const EnvironmentGetter& environment) {
   std::string chosen = flag;
@@ -29,8 +38,11 @@ absl::StatusOr<SocketPaths> SocketPathsFor(const std::string& data_directory, co
   absl::StatusOr<std::string> standard = DataDir(environment);
   if (standard.ok() && *standard == data_directory) {
     paths.directory = RuntimeDir(environment);
-  } else {
+    paths.owner = paths.directory + "/data";
+  }
+  if (paths.owner.empty() || LeadsElsewhere(paths.owner, data_directory)) {
     paths.directory = data_directory + "/run";
+    paths.owner.clear();
   }
   paths.admin = paths.directory + "/admin.sock";
   paths.client = paths.directory + "/client.sock";

@@ -115,6 +115,7 @@ absl::Status ControlDaemon::Listen() {
   access_api_ = std::make_unique<AccessApi>(tokens_.get());
   const RpcServices services = {.calls = &plane_->calls(),
                                 .kernels = &plane_->kernel_api(),
+                                .packages = &plane_->package_api(),
                                 .data_files = &plane_->data_file_api(),
                                 .tuning = &plane_->tuning_api(),
                                 .lookup = &plane_->lookup_api(),

@@ -71,6 +71,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
       calls_(clock_),
       kernel_api_(options_.store, &kernels_, &devices_, options_.limits.kernels, clock_, options_.compile_configs,
                   options_.data_files),
+      package_api_(&kernels_, &devices_, &catalog_, clock_, options_.compile_configs),
       data_file_api_(options_.data_files),
       tuning_api_({.store = options_.store,
                    .kernels = &kernels_,

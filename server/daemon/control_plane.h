@@ -28,6 +28,7 @@
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
 #include "server/api/open_calls.h"
+#include "server/api/package_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/executor.h"
 #include "server/base/random.h"
@@ -112,6 +113,7 @@ class ControlPlane {
   // The public calls.
   OpenCalls& calls() { return calls_; }
   KernelApi& kernel_api() { return kernel_api_; }
+  PackageApi& package_api() { return package_api_; }
   DataFileApi& data_file_api() { return data_file_api_; }
   TuningApi& tuning_api() { return tuning_api_; }
   LookupApi& lookup_api() { return lookup_api_; }
@@ -156,6 +158,7 @@ class ControlPlane {
 
   OpenCalls calls_;
   KernelApi kernel_api_;
+  PackageApi package_api_;
   DataFileApi data_file_api_;
   TuningApi tuning_api_;
   LookupApi lookup_api_;

@@ -35,6 +35,18 @@ absl::Status MakePrivateDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
+// Where the sockets lie, made, and never where those of another data directory do.
+absl::StatusOr<SocketPaths> OpenSocketDirectory(const std::string& data, const EnvironmentGetter& environment) {
+  ASSIGN_OR_RETURN(SocketPaths sockets, SocketPathsFor(data, environment));
+  RETURN_IF_ERROR(MakePrivateDirectory(sockets.directory));
+  if (sockets.owner.empty() || symlink(data.c_str(), sockets.owner.c_str()) == 0) return sockets;
+  if (errno != EEXIST) return ErrnoStatus(errno, "making {}", sockets.owner);
+  // It was there, or another daemon has just made its own.
+  ASSIGN_OR_RETURN(sockets, SocketPathsFor(data, environment));
+  RETURN_IF_ERROR(MakePrivateDirectory(sockets.directory));
+  return sockets;
+}
+
 bool HasLockHeld(const absl::Status& status) { return ReasonOf(status) == "LOCK_HELD"; }
 
 }  // namespace
@@ -60,8 +72,7 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
   }
   opened.lock = *std::move(lock);
   UseDiskReserve(data);
-  ASSIGN_OR_RETURN(opened.sockets, SocketPathsFor(data, environment));
-  RETURN_IF_ERROR(MakePrivateDirectory(opened.sockets.directory));
+  ASSIGN_OR_RETURN(opened.sockets, OpenSocketDirectory(data, environment));
   CloseToOthers(data);
   RETURN_IF_ERROR(MakeDirectories(data + "/backups", 0700));
   RETURN_IF_ERROR(MakePrivate(data + "/backups"));

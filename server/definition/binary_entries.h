@@ -11,8 +11,9 @@
 
 namespace tunefarm {
 
-// The first entry of the definition that the config's binary lacks, or that takes another number of arguments than a step
-// passes (known of CUDA kernels), in one sentence; empty if there is none, also for a binary that is no 64-bit ELF file.
+// The first entry of the definition that the config's binary lacks, or that takes another number of arguments than a
+// step passes (known of CUDA kernels), in one sentence; empty if there is none, also for a binary that is no 64-bit ELF
+// file.
 // Steps whose `when` is false for the config are left out. `symbols`: entries as the definition writes them, to their
 // names in the binary.
 std::string WhyEntriesDoNotFit(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,

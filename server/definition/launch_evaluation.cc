@@ -9,17 +9,16 @@
 #include "server/definition/data_type.h"
 #include "server/definition/field_error.h"
 #include "server/definition/plan_impl.h"
+#include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::definition {
 namespace {
 
+using driver_step::kTensorBoxMax;
+using driver_step::kTensorElementStrideMax;
+using driver_step::kTensorExtentMax;
+using driver_step::kTensorStrideMax;
 using Slots = std::vector<Value>;
-
-// Limits of cuTensorMapEncodeTiled.
-constexpr int64_t kTensorExtentMax = int64_t{1} << 32;
-constexpr int64_t kTensorStrideMax = (int64_t{1} << 40) - 1;
-constexpr int64_t kTensorBoxMax = 256;
-constexpr int64_t kTensorElementStrideMax = 8;
 
 absl::StatusOr<ScalarPlan> EvaluateScalar(std::string_view name, const ScalarFormula& formula, const Slots& slots) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*formula.value, slots));

@@ -1,5 +1,7 @@
 #include "server/definition/short_forms.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -17,6 +19,34 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
+
+namespace chars {
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool IsQuote(char c) { return c == '"' || c == '\''; }
+
+}  // namespace chars
+
+std::string InCase(std::string_view text, int (*convert)(int)) {
+  std::string converted;
+  for (const char c : text) converted += static_cast<char>(convert(static_cast<unsigned char>(c)));
+  return converted;
+}
+// What the names of an enum's values begin with: "DATA_TYPE_", of DATA_TYPE_UNSPECIFIED.
+std::string PrefixOf(const EnumDescriptor& type) {
+  const std::string& name = type.value(0)->name();
+  return name.substr(0, name.size() - std::string_view("UNSPECIFIED").size());
+}
+
+// How data of a file are written in such a message; empty: not at all.
+std::string WithFile(const Descriptor& message, const std::string& path) {
+  if (&message == v1::Fill::descriptor()) return "file: " + path;
+  if (&message == v1::ExpectedFile::descriptor()) return "buffer: \"NAME\" file: " + path;
+  if (&message == v1::Reference::descriptor()) return "files { buffer: \"NAME\" file: " + path + " }";
+  const bool has_fill = &message == v1::Buffer::descriptor() || &message == v1::ConstantSymbol::descriptor();
+  return has_fill ? "fill { file: " + path + " }" : "";
+}
 
 class Expander {
  public:
@@ -55,20 +85,6 @@ class Expander {
     size_t end = 0;
     std::string text;
   };
-
-  static bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-  static bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-  static bool IsQuote(char c) { return c == '"' || c == '\''; }
-  static std::string InCase(std::string_view text, int (*convert)(int)) {
-    std::string converted;
-    for (const char c : text) converted += static_cast<char>(convert(static_cast<unsigned char>(c)));
-    return converted;
-  }
-  // What the names of an enum's values begin with: "DATA_TYPE_", of DATA_TYPE_UNSPECIFIED.
-  static std::string PrefixOf(const EnumDescriptor& type) {
-    const std::string& name = type.value(0)->name();
-    return name.substr(0, name.size() - std::string_view("UNSPECIFIED").size());
-  }
 
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   std::string TextOf(const Token& token) const {
@@ -113,21 +129,15 @@ class Expander {
 
   bool ReadField(const Descriptor& message, int depth) {
     const size_t begin = at_;
-    while (IsNameChar(Peek())) ++at_;
-    if (at_ == begin || IsDigit(text_[begin])) return false;
+    while (chars::IsNameChar(Peek())) ++at_;
+    if (at_ == begin || chars::IsDigit(text_[begin])) return false;
     const std::string name(text_.substr(begin, at_ - begin));
     const FieldDescriptor* field = message.FindFieldByName(name);
-    if (field == nullptr) {
-      std::vector<std::string> fields;
-      for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i)->name());
-      Note(begin, WithReason(InvalidArgument("{} has no field '{}'{}", message.name(), name.substr(0, kShownMax),
-                                             DidYouMean(name, fields)),
-                             kUnknownField));
-    }
     SkipSpace();
     const bool has_colon = Peek() == ':';
     if (has_colon) ++at_;
     SkipSpace();
+    if (field == nullptr) NoteUnknown(begin, message, name);
     const bool is_message = Peek() == '{' || Peek() == '<';
     if (!has_colon && !is_message && Peek() != '[') return false;
     if (field == nullptr) return SkipValue();
@@ -163,16 +173,14 @@ class Expander {
       ++at_;
       return ReadFields(*message, closing, depth + 1);
     }
-    const bool is_file = message == v1::DataFile::descriptor();
-    if (message != nullptr && message != v1::Value::descriptor() && !is_file) return false;
     const std::optional<Token> token = ReadToken();
     if (!token.has_value()) return false;
-    if (is_file) {
-      if (token->kind != Kind::kString) return false;
-      Insert(token->begin, "{ path: ");
-      Insert(token->end, " }");
-    } else if (message != nullptr) {
+    if (message == v1::DataFile::descriptor()) {
+      ExpandFile(field, *token);
+    } else if (message == v1::Value::descriptor()) {
       ExpandValue(field, *token);
+    } else if (message != nullptr) {
+      NoteWithoutBraces(field, *token);
     } else if (field.enum_type() != nullptr) {
       ExpandEnum(field, *token);
     } else if (field.type() == FieldDescriptor::TYPE_STRING) {
@@ -219,6 +227,58 @@ class Expander {
     return is_well_formed;
   }
 
+  void NoteUnknown(size_t begin, const Descriptor& message, const std::string& name) {
+    std::vector<std::string> fields;
+    for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i)->name());
+    std::string help;
+    if (name == "file" || name == "path") help = WithFile(message, PeekText());
+    help = help.empty() ? DidYouMean(name, fields) : "; write " + help;
+    Note(begin, WithReason(InvalidArgument("{} has no field '{}'{}", message.name(), name.substr(0, kShownMax), help),
+                           kUnknownField));
+  }
+
+  // The text that comes next, in its quotes; an example where none or a long one does.
+  std::string PeekText() {
+    const size_t begin = at_;
+    const std::optional<Token> token = chars::IsQuote(Peek()) ? ReadToken() : std::nullopt;
+    at_ = begin;
+    const bool is_shown = token.has_value() && token->end - token->begin <= kShownMax;
+    return is_shown ? TextOf(*token) : "\"x.npy\"";
+  }
+
+  // A bare value where fields are expected.
+  void NoteWithoutBraces(const FieldDescriptor& field, const Token& token) {
+    const Descriptor& message = *field.message_type();
+    std::string help;
+    if (token.kind == Kind::kString) {
+      help = WithFile(message, token.end - token.begin <= kShownMax ? TextOf(token) : "\"x.npy\"");
+    } else if (const FieldDescriptor* const own = message.FindFieldByName(InCase(TextOf(token), std::tolower));
+               own != nullptr && own->message_type() != nullptr) {
+      help = own->name() + " {}";
+    }
+    std::string all;
+    for (int i = 0; i < message.field_count(); ++i) all += (i == 0 ? "" : ", ") + message.field(i)->name();
+    if (!help.empty()) {
+      help = fmt::format(": {} {{ {} }}", field.name(), help);
+    } else {
+      help = all.empty() ? fmt::format(": {} {{}}", field.name()) : "; its fields are " + all;
+    }
+    Note(token.begin,
+         WithReason(InvalidArgument("field '{}' takes fields in braces{}", field.name(), help), kSyntaxError));
+  }
+
+  void ExpandFile(const FieldDescriptor& field, const Token& token) {
+    if (token.kind != Kind::kString) return NoteText(field, token);
+    Insert(token.begin, "{ path: ");
+    Insert(token.end, " }");
+  }
+
+  void NoteText(const FieldDescriptor& field, const Token& token) {
+    Note(token.begin,
+         WithReason(InvalidArgument("field '{0}' takes a text in quotes: \"{1}\"", field.name(), ShownOf(token)),
+                    kSyntaxError));
+  }
+
   void NoteWord(const std::string& field, const Token& token) {
     Note(token.begin,
          WithReason(InvalidArgument("field '{0}': {1} is neither a number nor true or false; a text stands "
@@ -244,9 +304,7 @@ class Expander {
       Insert(token.end, "\"");
       return;
     }
-    Note(token.begin,
-         WithReason(InvalidArgument("field '{0}' takes a text in quotes: \"{1}\"", field.name(), ShownOf(token)),
-                    kSyntaxError));
+    NoteText(field, token);
   }
 
   void ExpandEnum(const FieldDescriptor& field, const Token& token) {
@@ -280,7 +338,7 @@ class Expander {
     do {
       const char c = Peek();
       if (at_ == text_.size()) return false;
-      if (IsQuote(c)) {
+      if (chars::IsQuote(c)) {
         if (!ReadQuoted()) return false;
       } else if (c == '#') {
         SkipSpace();
@@ -306,8 +364,8 @@ class Expander {
   // A number, a word, or a text, which may be written in several pieces.
   std::optional<Token> ReadToken() {
     Token token{at_, at_, Kind::kString};
-    if (IsQuote(Peek())) {
-      while (IsQuote(Peek())) {
+    if (chars::IsQuote(Peek())) {
+      while (chars::IsQuote(Peek())) {
         if (!ReadQuoted()) return std::nullopt;
         token.end = at_;
         SkipSpace();
@@ -320,14 +378,14 @@ class Expander {
       SkipSpace();
     }
     const size_t begin = at_;
-    const bool is_number = IsDigit(Peek()) || Peek() == '.';
+    const bool is_number = chars::IsDigit(Peek()) || Peek() == '.';
     const bool is_hex = text_.substr(at_, 2) == "0x" || text_.substr(at_, 2) == "0X";
     bool is_float = false;
     for (; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
       const bool after_exponent = at_ > begin && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E');
       const bool is_sign = is_number && !is_hex && after_exponent && (c == '+' || c == '-');
-      if (!IsNameChar(c) && !is_sign && !(is_number && c == '.')) break;
+      if (!chars::IsNameChar(c) && !is_sign && !(is_number && c == '.')) break;
       is_float = is_float || (is_number && !is_hex && std::string_view(".eEfF").find(c) != std::string_view::npos);
     }
     if (at_ == begin) return std::nullopt;

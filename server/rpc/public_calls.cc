@@ -9,17 +9,20 @@
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
+#include "server/api/package_api.h"
 #include "server/api/server_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/thread.h"
 #include "server/rpc/catalog_watch_stream.h"
 #include "server/rpc/job_watch_stream.h"
+#include "server/rpc/package_stream.h"
 #include "server/rpc/server.h"
 
 namespace tunefarm {
 namespace {
 
 constexpr int kThreads = 4;  // of each kind
+constexpr int kPackageThreads = 2;
 constexpr int kLargeSpaceNice = 5;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
@@ -44,10 +47,12 @@ PublicCalls::PublicCalls(const RpcServices& services)
       slow_("rpc-slow", kThreads),
       orders_("rpc-order", kThreads),
       spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
-      files_("rpc-file", kThreads) {}
+      files_("rpc-file", kThreads),
+      packages_("rpc-package", kPackageThreads) {}
 
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
+  AddPackages(router);
   AddDataFiles(router);
   AddTuning(router);
   AddLookup(router);
@@ -77,6 +82,15 @@ void PublicCalls::AddKernels(Router* router) {
                                         [api](const CallContext& /*context*/, const v1::CompileKernelRequest& request) {
                                           return api->CompileKernel(request, {.processor_time = kSpaceTimeMax});
                                         });
+}
+
+void PublicCalls::AddPackages(Router* router) {
+  PackageApi* const api = services_.packages;
+  router->AddStream<v1::ExportPackageRequest>(
+      "tunefarm.v1.PackageService/ExportPackage",
+      [api, threads = &packages_](RawCall* call, const v1::ExportPackageRequest& request) {
+        return std::make_unique<PackageStream>(call, api, threads, request);
+      });
 }
 
 void PublicCalls::AddDataFiles(Router* router) {

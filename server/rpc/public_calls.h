@@ -23,6 +23,7 @@ class PublicCalls {
 
  private:
   void AddKernels(Router* router);
+  void AddPackages(Router* router);
   void AddDataFiles(Router* router);
   void AddTuning(Router* router);
   void AddLookup(Router* router);
@@ -35,6 +36,7 @@ class PublicCalls {
   ThreadPool orders_;  // for what people order of a job, which waits for nothing else
   ThreadPool spaces_;  // for what searches a space
   ThreadPool files_;   // for parts of data files
+  ThreadPool packages_;
 };
 
 }  // namespace tunefarm

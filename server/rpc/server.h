@@ -28,6 +28,7 @@ class FarmApi;
 class KernelApi;
 class LookupApi;
 class OpenCalls;
+class PackageApi;
 class ServerApi;
 class TuningApi;
 
@@ -35,6 +36,7 @@ class TuningApi;
 struct RpcServices {
   OpenCalls* calls = nullptr;  // counts them, except those of GetServerInfo
   KernelApi* kernels = nullptr;
+  PackageApi* packages = nullptr;
   DataFileApi* data_files = nullptr;
   TuningApi* tuning = nullptr;
   LookupApi* lookup = nullptr;

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import permitted
-from farm import BIN, HANG_SECONDS, KERNELS, Farm, wait_until
+from farm import BIN, HANG_SECONDS, KERNELS, Farm, SharedFarm, wait_until
 
 VALID = '''
 display_name: "tiny"
@@ -26,15 +26,7 @@ reference { steps { kernel { entry: "tiny" arguments: "y" arguments: "n" } } }
 SOURCE = 'extern "C" void tiny(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = i; }\n'
 
 
-class BadInput(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.farm = Farm().start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.farm.__exit__(None, None, None)
-
+class BadInput(SharedFarm):
     def definition(self, text):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory))
         (folder / "kernel.pbtxt").write_text(text)

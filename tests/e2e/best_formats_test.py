@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from farm import KERNELS, Farm
+from farm import KERNELS, SharedFarm
 
 BRIEF = ["--policy", "fast"]
 DEFINITION = """display_name: "defs"
@@ -52,19 +52,14 @@ def compiles(folder, source, *options):
                           capture_output=True, text=True)
 
 
-class BestFormats(unittest.TestCase):
+class BestFormats(SharedFarm):
     @classmethod
     def setUpClass(cls):
-        cls.farm = Farm()
-        cls.farm.start()
+        super().setUpClass()
         cls.folder = cls.write(DEFINITION)
         cls.farm.cli("tune", cls.folder, *BRIEF)
         cls.matmul = ("matmul_host", "--dim", "M=48", "--dim", "N=48", "--dim", "K=48")
         cls.farm.cli("tune", *cls.matmul, "--max-trials", "4", *BRIEF)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.farm.__exit__(None, None, None)
 
     @classmethod
     def write(cls, definition):

@@ -5,7 +5,7 @@ import re
 import tempfile
 import unittest
 
-from farm import Farm, search
+from farm import SharedFarm, search
 
 DEFINITION = """
 display_name: "checked"
@@ -47,16 +47,7 @@ extern "C" void fill_reference(float* y, int n) { for (int i = 0; i < n; ++i) y[
 """
 
 
-class Check(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.farm = Farm()
-        cls.farm.start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.farm.__exit__(None, None, None)
-
+class Check(SharedFarm):
     def write(self, source, language="HOST_CXX", more="", launch=""):
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory))
         name = "fill.cu" if language == "CUDA" else "fill.cc"

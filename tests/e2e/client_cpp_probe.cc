@@ -2,10 +2,11 @@
 // line of JSON. What is asked for is matmul_host with N=K=64.
 //
 //   find M | lookup M MILLISECONDS | wait REVISION MILLISECONDS | state | tune M | lookup-program DIGEST M |
-//   open-snapshot FILE [DIGEST]
+//   open-snapshot FILE [DIGEST] | package FILE M
 #include <tunefarm/client/client.h>
 
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -69,6 +70,17 @@ void Tune(const client::Client& own, int64_t m) {
   Say(std::string("{\"state\": \"") + client::JobStateName(ended->state) + "\"}");
 }
 
+void Export(const client::Client& own, const std::string& file, int64_t m) {
+  client::PackageSpec spec;
+  spec.kernel = "matmul_host";
+  spec.dims = {{"M", {m, m + 1}}, {"N", {64}}};
+  const auto package = own.ExportPackage(spec);
+  if (!package.ok()) return SayError(package.status());
+  std::ofstream(file, std::ios::binary) << package->bytes;
+  Say("{\"bests\": " + std::to_string(package->bests) + ", \"left_out\": " + std::to_string(package->left_out.size()) +
+      "}");
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -112,6 +124,11 @@ int main(int, char** argv) {
       } else {
         SayError(asked.status());
       }
+      continue;
+    }
+    if (verb == "package") {
+      words >> file >> number;
+      Export(*opened, file, number);
       continue;
     }
     words >> number >> milliseconds;

@@ -84,6 +84,20 @@ class ClientCpp(unittest.TestCase):
                 self.assertEqual(probe.ask("open-snapshot", snapshot, edited),
                                  {"error": "NOT_FOUND", "reason": "KERNEL_NOT_FOUND"})
 
+    def test_a_package_comes_from_the_daemon(self):
+        with Farm() as farm:
+            farm.start()
+            tune(farm, 64)
+            tune(farm, 96)
+            address = next(a for a in farm.info()["addresses"] if a.endswith("client.sock"))
+            file = farm.directory / "one.tfpack"
+            with Probe(address) as probe:
+                self.assertEqual(probe.ask("package", file, 64), {"bests": 1, "left_out": 0})
+                self.assertEqual(probe.ask("package", file, 7), {"error": "NOT_FOUND", "reason": "BEST_NOT_FOUND"})
+            shown = farm.json("inspect", file)
+            tuned = [choice for choice in shown["kernels"][0]["choices"] if choice["kind"] == "TUNED"]
+            self.assertEqual([choice["problem"]["M"] for choice in tuned], [64])
+
     def test_answers_go_on_whatever_becomes_of_the_daemon(self):
         with Farm() as farm:
             farm.start()

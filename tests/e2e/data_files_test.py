@@ -15,7 +15,7 @@ import unittest
 import numpy
 import permitted
 import tunefarm
-from farm import KERNELS, Farm, outcome, search
+from farm import KERNELS, Farm, SharedFarm, outcome, search
 from limits_test import SmallDisk
 from machines import Machines
 from tunefarm.v1 import data_file_service_pb2
@@ -187,15 +187,7 @@ class SparseKernel(WithFolder):
                             messages)
 
 
-class Refusals(WithFolder):
-    @classmethod
-    def setUpClass(cls):
-        cls.farm = Farm().start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.farm.__exit__(None, None, None)
-
+class Refusals(WithFolder, SharedFarm):
     def test_each_file_that_cannot_be_used_is_named_in_one_sentence(self):
         matrix = self.matrix()
         good = matrix.file("values").read_bytes()
@@ -291,7 +283,7 @@ class Uploads(WithFolder):
             with tunefarm.Client(data_directory=farm.directory, start=False) as client:
                 digest = digest_of(array)
                 content = array.tobytes()
-                call = client._data_file_call(None)
+                call = client._data_link(None, False).call
                 for offset in range(0, 9 * MIB, MIB):
                     call("UploadDataFile", data_file_service_pb2.UploadDataFileRequest(
                         digest=digest, total_bytes=len(content), offset=offset, part=content[offset:offset + MIB]))

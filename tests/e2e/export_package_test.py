@@ -1,10 +1,12 @@
 """What was tuned is launched from a package, by the library for launching alone."""
 
 import ctypes
+import json
 import os
+import subprocess
 import unittest
 
-from farm import Farm
+from farm import BIN, HANG_SECONDS, KERNELS, Farm
 from tunefarm import _launch_abi as abi
 
 SEARCH = ("--policy", "fast", "--strategy", "random", "--max-trials", "4")
@@ -150,6 +152,57 @@ class ExportPackage(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("is no package that can be read", done.stderr)
         self.assertEqual(self.farm.cli("inspect", self.farm.directory / "absent", check=False).returncode, 3)
+
+    def test_bests_of_a_file_make_the_same_package(self):
+        bests = self.farm.directory / "bests.json"
+        self.farm.cli("export", "bests", bests, "--kernel", "matmul_host")
+        own = self.export("--kernel", "matmul_host")[0].read_bytes()
+        file, done = self.export("--bests", bests)
+        self.assertIn("2 best configs of 1 kernel", done.stderr)
+        self.assertNotIn("Left out", done.stderr)
+        self.assertEqual(file.read_bytes()[MADE_AND_CHECKSUM_END:], own[MADE_AND_CHECKSUM_END:])
+        # Of another version configs are taken, times are not.
+        content = json.loads(bests.read_text())
+        for best in content["bests"]:
+            best["program_digest"] = "0" * 64
+        changed = self.farm.directory / "changed.json"
+        changed.write_text(json.dumps(content))
+        file, done = self.export("--bests", changed, "--kernel", "matmul_host", "--dim", "M=96")
+        self.assertIn("1 of the bests were measured with another version", done.stderr)
+        (tuned,) = [choice for choice in self.farm.json("inspect", file)["kernels"][0]["choices"] if choice["kind"] == "TUNED"]
+        self.assertEqual((tuned["problem"]["M"], tuned.get("median_ns", 0)), (96, 0))
+        # What does not fit is named; a daemon that has never tuned anything takes the rest.
+        content["bests"][0]["config"]["values"]["TILE_M"] = {"int_value": "7"}
+        changed.write_text(json.dumps(content))
+        with Farm() as other:
+            other.start()
+            done = other.cli("export", "package", file, "--bests", changed, "--bests", bests)
+            self.assertIn("Left out matmul_host for ", done.stderr)
+            self.assertIn("2 best configs of 1 kernel", done.stderr)
+        kernel = self.load(file, "matmul_host")
+        self.assertEqual(kernel.plan(96, 64, 64).match, EXACT)
+        self.assertEqual(self.export("--bests", changed, "--kernel", "vector_add_host", check=False)[1].returncode, 3)
+
+    def test_stored_bests_become_packages_by_one_command(self):
+        kernels, out = self.farm.directory / "stored", self.farm.directory / "packages"
+        (kernels / "matmul_host" / "bests").mkdir(parents=True)
+        command = [KERNELS / "packages.sh", BIN, kernels, out]
+
+        def make(card):
+            environment = dict(os.environ, TUNEFARM_KERNELS=str(KERNELS))
+            return subprocess.run([*command, card], env=environment, capture_output=True, text=True, timeout=HANG_SECONDS)
+
+        none = make("all")
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("there are no stored bests", none.stderr)
+        for name in ("CPU", "other"):
+            self.farm.cli("export", "bests", kernels / "matmul_host" / "bests" / f"{name}.json", "--kernel", "matmul_host")
+        self.assertEqual(make("CPU").returncode, 0)
+        self.assertEqual([path.name for path in out.iterdir()], ["matmul_host_CPU.tfpack"])
+        done = make("all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["matmul_host_CPU.tfpack", "matmul_host_other.tfpack"])
+        self.assertEqual(self.load(out / "matmul_host_other.tfpack", "matmul_host").plan(96, 64, 64).match, EXACT)
 
     def test_what_cannot_be_packaged_is_said_by_name(self):
         self.farm.cli("tune", "vector_add_host", "--dim", "N=512", "--pin", "UNROLL=2", *SEARCH)

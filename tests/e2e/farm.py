@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
 KERNELS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "kernels"
@@ -138,6 +139,17 @@ class Farm:
     def assert_no_orphans(self):
         # The kernel ends a namespace asynchronously once its first process is dead.
         wait_until(lambda: not self.orphans(), f"the end of all workers ({self.orphans()})")
+
+
+class SharedFarm(unittest.TestCase):
+    """Tests with one daemon, `farm`, that runs from the first to the last."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.farm = Farm()
+        cls.addClassCleanup(cls.farm.__exit__, None, None, None)
+        cls.farm.start()
 
 
 def outcome(trial):

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from farm import Farm, assert_ordinals_complete, config, outcome, search
+from farm import SharedFarm, assert_ordinals_complete, config, outcome, search
 
 SOURCES = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "t1"
 
@@ -47,15 +47,7 @@ def check_t4(test, document):
         jsonschema.validate(document, json.loads(schema.read_text()))
 
 
-class Import(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.farm = Farm().start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.farm.__exit__(None, None, None)
-
+class Import(SharedFarm):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory))
 

@@ -38,9 +38,45 @@ class LaunchPython(unittest.TestCase):
             farm.start()
             farm.cli("tune", "vector_add_host", "--policy", "fast", "--strategy", "random", "--max-trials", "2", "--dim", f"N={TUNED}")
             farm.cli("export", "package", cls.path, "--kernel", "vector_add_host")
+            farm.cli("tune", "vector_add_host", "--policy", "fast", "--strategy", "random", "--max-trials", "2", "--dim", f"N={2 * TUNED}")
+            farm.cli("export", "package", cls.folder / "newer.tfpack", "--kernel", "vector_add_host")
+            with tunefarm.Client(data_directory=farm.directory, start=False) as client:
+                cls.fetched = client.package("vector_add_host", dims={"N": [TUNED, 5]})
+                cls.unknown = cls._error(client, "vector_add_host", dims={"N": 5})
+            kernel, before, after = cls.fetched.kernel("vector_add_host"), vectors(TUNED), vectors(77)
+            kernel(N=TUNED, **before)
+            farm.kill()
+            kernel(N=77, **after)
+            cls.around_a_kill = before, after
         # The daemon has ended: all that follows goes on without it.
         cls.package = tunefarm.launch.open(cls.path)
         cls.kernel = cls.package.kernel("vector_add_host")
+
+    @staticmethod
+    def _error(client, *arguments, **named):
+        try:
+            client.package(*arguments, **named)
+        except tunefarm.TunefarmError as error:
+            return error
+
+    def test_a_package_from_the_daemon_outlives_it(self):
+        self.assertEqual(self.fetched.kernels, ("vector_add_host",))
+        self.assertEqual(self.fetched.left_out, ())
+        for given in self.around_a_kill:
+            numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
+        self.assertIsInstance(self.unknown, tunefarm.NotFoundError)
+        self.assertEqual(self.unknown.reason, "BEST_NOT_FOUND")
+
+    def test_packages_in_memory(self):
+        content = self.path.read_bytes()
+        for held in (content, bytearray(content), memoryview(content)):
+            kernel = tunefarm.launch.open_bytes(held).kernel("vector_add_host")
+            given = vectors(50)
+            kernel(N=50, **given)
+            numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
+        for bad in (b"", content[:-1], "text", 5):
+            with self.assertRaises(tunefarm.InvalidArgumentError):
+                tunefarm.launch.open_bytes(bad)
 
     def test_what_a_package_says(self):
         self.assertEqual(self.package.kernels, ("vector_add_host",))
@@ -170,6 +206,22 @@ class LaunchPython(unittest.TestCase):
         given = vectors(50)
         kernel(N=50, **given)
         numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
+
+    def test_an_update(self):
+        kernel = self.package.kernel("vector_add_host")
+        known, near = kernel.plan(N=TUNED), kernel.plan(N=2 * TUNED)
+        self.assertEqual((known.match, near.match), ("EXACT", "NEAREST"))
+        kernel.update(tunefarm.launch.open(self.folder / "newer.tfpack"))
+        self.assertEqual((kernel.plan(N=TUNED), kernel.plan(N=2 * TUNED).match), (known, "EXACT"))
+        for generation in (0, near.generation, kernel.plan(N=2 * TUNED).generation):
+            given = vectors(2 * TUNED)
+            kernel(N=2 * TUNED, generation=generation, **given)
+            numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
+        kernel.update(self.package)
+        self.assertEqual(kernel.plan(N=2 * TUNED), near)
+        fixed = self.package.kernel("vector_add_host", N=2 * TUNED)
+        fixed.update(tunefarm.launch.open(self.folder / "newer.tfpack"))
+        self.assertEqual((fixed.dims, fixed.plan().match), ((), "EXACT"))
 
     def test_threads_share_a_kernel(self):
         wrong = []

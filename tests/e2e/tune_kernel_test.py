@@ -12,7 +12,7 @@ import warnings
 import numpy
 
 import tunefarm
-from farm import Farm
+from farm import SharedFarm
 from tunefarm import run_kernel, tune_kernel
 
 SCRIPTS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "tune_kernel"
@@ -29,11 +29,10 @@ void saxpy(float *y, const float *x, float alpha, int n) {
 """
 
 
-class TuneKernel(unittest.TestCase):
+class TuneKernel(SharedFarm):
     @classmethod
     def setUpClass(cls):
-        cls.farm = cls.enterClassContext(Farm())
-        cls.farm.start()
+        super().setUpClass()
         os.environ["TUNEFARM_DATA_DIR"] = str(cls.farm.directory)
         os.environ.pop("TUNEFARM_SERVER", None)
         cls.client = cls.enterClassContext(tunefarm.Client())
@@ -132,7 +131,9 @@ class TuneKernel(unittest.TestCase):
                                      client=self.client)
         self.assertRegex(said.getvalue(), "(?m)^all 2 configs tried failed$")  # a kernel without dims: no problem is named
         self.assertEqual(list(results), [])
-        self.assertIsNone(results.best)
+        self.assertFalse(results.best)
+        with self.assertRaisesRegex(tunefarm.FailedPreconditionError, "no best config: no config ran and was right; the first: [A-Z_]+: "):
+            results.best.launch(*arguments)
         self.assertEqual(len(results.failed), 2)
 
     def test_launching_the_best(self):

@@ -190,6 +190,22 @@ TEST(ExportTest, BestsGoToAnotherMachineAndAreMeasuredThere) {
   cli.ExpectMatches("export_bests");
 }
 
+TEST(ExportTest, Package) {
+  CommandLine cli;
+  const std::string file = cli.directory().File("kernels.tfpack"), bests = cli.directory().File("bests.json");
+  cli.Record({"export", "package", file, "--kernel", "scale_host", "--device", "H200", "--dim", "N=64..256*2"});
+  EXPECT_EQ(Written(cli, "kernels.tfpack"), "a package");
+  cli.Comment("What is left out is said before the error.");
+  EXPECT_EQ(cli.Record({"export", "package", file, "--kernel", "stored"}).code, 1);
+  cli.Comment("Bests of files go with the built-in definitions of their kernels.");
+  ASSERT_EQ(cli.Run({"export", "bests", bests, "--kernel", "scale_host"}).code, 0);
+  cli.Record({"export", "package", file, "--bests", bests});
+  cli.Record({"export", "package", file, "--bests", bests, "--bests", bests, "--kernel", "scale_host"});
+  EXPECT_EQ(cli.Record({"export", "package", file, "--bests", bests, "--kernel", "gemm"}).code, 3);
+  EXPECT_EQ(cli.Record({"export", "package", file, "--bests", cli.directory().File("nowhere.json")}).code, 3);
+  cli.ExpectMatches("export_package");
+}
+
 TEST(ExportTest, ResultsOfOtherToolsAreTriedFirst) {
   CommandLine cli;
   const std::string file = cli.directory().File("results.json");

@@ -12,6 +12,7 @@
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
+#include "tunefarm/v1/package_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
@@ -286,6 +287,39 @@ class FakeKernels final : public v1::KernelService::Service {
   }
 };
 
+// A few bytes, and what was asked for as if it had been left out; for "stored" there is no package.
+class FakePackages final : public v1::PackageService::Service {
+  grpc::Status ExportPackage(grpc::ServerContext*, const v1::ExportPackageRequest* request,
+                             grpc::ServerWriter<v1::ExportPackageResponse>* writer) override {
+    v1::ExportPackageResponse response;
+    v1::PackageContents* const contents = response.mutable_contents();
+    std::string asked = "kernel '" + request->kernel() + "', device '" + request->device_class() + "'";
+    for (const v1::DimFilter& dim : request->dims()) {
+      asked += ", " + dim.dim() + " of";
+      for (const std::string& value : dim.values()) asked += " " + value;
+    }
+    for (const v1::Kernel& definition : request->definitions()) asked += ", definition of " + definition.display_name();
+    contents->add_left_out(asked + ": it is only asked for");
+    contents->set_left_out_count(request->bests_size() + 1);
+    contents->set_bests_without_time(request->bests_size());
+    if (request->kernel() == "stored") {
+      writer->Write(response);
+      return Refused(grpc::StatusCode::FAILED_PRECONDITION, "nothing can be packaged; " + contents->left_out(0),
+                     "PACKAGE_EMPTY");
+    }
+    contents->set_bests(2);
+    contents->set_kernels(1);
+    contents->set_file_bytes(9);
+    writer->Write(response);
+    for (const char* const part : {"a pac", "kage"}) {
+      response.Clear();
+      response.set_data(part);
+      writer->Write(response);
+    }
+    return grpc::Status::OK;
+  }
+};
+
 class FakeDevices final : public v1::DeviceService::Service {
   grpc::Status ListDevices(grpc::ServerContext*, const v1::ListDevicesRequest*,
                            v1::ListDevicesResponse* response) override {
@@ -338,6 +372,7 @@ struct FakeDaemon::Services {
   FakeLookup lookup;
   FakeCatalog catalog;
   FakeKernels kernels;
+  FakePackages packages;
   FakeDevices devices;
   FakeServer server;
 };
@@ -351,6 +386,7 @@ FakeDaemon::FakeDaemon(const std::string& socket_path) : services_(std::make_uni
   builder.RegisterService(&services_->lookup);
   builder.RegisterService(&services_->catalog);
   builder.RegisterService(&services_->kernels);
+  builder.RegisterService(&services_->packages);
   builder.RegisterService(&services_->devices);
   builder.RegisterService(&services_->server);
   server_ = builder.BuildAndStart();

@@ -162,6 +162,28 @@ TEST_F(DataFiles, AStandbyYieldsTheDeviceWhileItReads) {
   EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
 }
 
+TEST_F(DataFiles, AreReadOnceForAllSeeds) {
+  const std::unique_ptr<KernelBench> bench = Bench(Files());
+  ASSERT_TRUE(bench->ok()) << bench->prepared().message();
+  EXPECT_EQ(bench->Run("MODE=good").outcome(), v1::OUTCOME_OK);
+  WorkerOptions options;
+  options.device_uuid = TheGpu(nullptr)->device.uuid();
+  options.warm_start = TheGpu(nullptr)->run->warm_start();
+  const absl::StatusOr<std::unique_ptr<RunBackend>> second = MakeCudaRunBackend(options);
+  ASSERT_TRUE(second.ok()) << MessageOf(second.status());
+  auto kernel = std::make_shared<PreparedKernel>(bench->kernel());
+  QuietReporter reporter;
+  const Prepared prepared = (*second)->Prepare(kernel, &reporter);
+  ASSERT_TRUE(prepared.ok()) << prepared.message();
+  kernel->data_files.clear();  // reading would fail from here on
+  RunInput input = bench->input;
+  input.second_input_seed = input.input_seed + 1;
+  for (int trial = 0; trial < 2; ++trial) {
+    const Result result = (*second)->Run(input, &reporter);
+    EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.message();
+  }
+}
+
 TEST_F(DataFiles, ThatDoNotFitAreRefusedInOneSentence) {
   const auto expect = [this](const KernelBench::DataFiles& files, Outcome outcome, const std::string& message) {
     const std::unique_ptr<KernelBench> bench = Bench(files);

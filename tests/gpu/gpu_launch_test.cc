@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "server/worker/cuda/gpu_context.h"
 #include "server/worker/cuda/nvrtc.h"
 #include "tests/gpu/kernel_bench.h"
+#include "tests/unit/launch/counted_calls.h"
 #include "tests/unit/launch/sample_package.h"
 
 namespace tunefarm::cuda {
@@ -72,8 +74,11 @@ class Array {
 
 constexpr size_t kCount = 1024;
 
-// `plain`: no buffer is initialised.
-std::string MakePackage(const DeviceClass& device, const std::string& cubin, bool plain = false) {
+constexpr const char* kWholeDevice = "device.sm_count * kernel.max_active_blocks";
+
+// `plain`: no buffer is initialised. `grid` is a formula and the config's value of GRID.
+std::string MakePackage(const DeviceClass& device, const std::string& cubin, bool plain = false,
+                        const std::string& grid = kWholeDevice) {
   package::PackageBuilder builder({"n"});
   package::ClassRecord device_class = {builder.String(device.Id()), builder.String(device.display_name), {}};
   const ValueMap constants = device.Constants();
@@ -141,7 +146,7 @@ std::string MakePackage(const DeviceClass& device, const std::string& cubin, boo
                        {package::kTensorMapArgument, 0, 0},   {package::kBufferArgument, 3, 0},
                        {package::kBufferArgument, 1, 0},      {package::kScalarArgument, length, 7}};
   package::StepRecord work = package::HostStep(builder.String("work"), 0, 8);
-  work.grid[0] = builder.Formula("device.sm_count * kernel.max_active_blocks");
+  work.grid[0] = builder.Formula(grid);
   work.block[0] = builder.Formula("256");
   work.dynamic_shared_bytes = builder.Formula("60 * 1024");
   package::StepRecord prepare = package::HostStep(builder.String("double_y"), 8, 2);
@@ -156,6 +161,8 @@ std::string MakePackage(const DeviceClass& device, const std::string& cubin, boo
   choice.first_prepare = 1;
   choice.prepares = 1;
   choice.layout = 1;
+  choice.parameters = 1;
+  builder.pairs = {{builder.String("GRID"), builder.AddValue(grid)}};
   builder.choices = {choice};
   package::KernelRecord kernel = {};
   kernel.name = builder.String("work");
@@ -176,16 +183,19 @@ class GpuLaunchTest : public testing::Test {
     auto opened = GpuContext::Open("");
     ASSERT_TRUE(opened.ok()) << MessageOf(opened.status());
     gpu_ = *std::move(opened);
+    ASSERT_NO_FATAL_FAILURE(Compile(kSource, &cubin_));
+    Load(MakePackage(device_, cubin_));
+  }
+  void Compile(const std::string& source, std::string* cubin) const {
     const auto nvrtc = Nvrtc::Open(ProcessSearchPlaces(""));
     ASSERT_TRUE(nvrtc.ok()) << MessageOf(nvrtc.status());
     NvrtcInput input;
     input.name = "work.cu";
-    input.source = kSource;
+    input.source = source;
     input.options = {"--gpu-architecture=sm_" + std::to_string(device_.compute_capability), "--std=c++17"};
     const NvrtcOutput output = (*nvrtc)->Compile(input);
     ASSERT_EQ(output.outcome, v1::OUTCOME_OK) << output.message << output.log;
-    cubin_ = output.binary;
-    Load(MakePackage(device_, cubin_));
+    *cubin = output.binary;
   }
   void Load(const std::string& bytes) {
     tunefarm_kernel_close(kernel_);
@@ -272,6 +282,68 @@ TEST_F(GpuLaunchTest, LaunchesByItselfAndInAGraph) {
   (void)driver.cuGraphDestroy(graph);
 }
 
+// A better config arrives while a graph is captured: its binary is loaded, and the capture neither ends nor takes it.
+TEST_F(GpuLaunchTest, AnUpdateWithinACaptureWaitsForItsEnd) {
+  const Driver& driver = gpu_->driver();
+  Array x(*gpu_, kCount * 4), y(*gpu_, kCount * 4), z(*gpu_, kCount * 4), dump(*gpu_, 17 * 8), table(*gpu_, 16);
+  const Array workspace(*gpu_, kCount * 8);
+  x.Set(std::vector<float>(kCount, 2));
+  y.Set(std::vector<float>(kCount, 1));
+  table.Set({0, 3, 0, 0});
+  std::string other_cubin;
+  ASSERT_NO_FATAL_FAILURE(
+      Compile(std::string(kSource) + "extern \"C\" __global__ void more(float* y) { *y += 1; }\n", &other_cubin));
+  ASSERT_NE(other_cubin, cubin_);
+  const std::string bytes = MakePackage(device_, other_cubin, false, "7");
+  tunefarm_package* newer = nullptr;
+  ASSERT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &newer, &error_), TUNEFARM_OK) << error_.message;
+
+  int64_t n = kCount;
+  tunefarm_plan plan = TUNEFARM_PLAN_INIT;
+  ASSERT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
+  void* const arguments[] = {x.get(), y.get(), z.get(), dump.get(), table.get()};
+  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
+  launch.stream = gpu_->stream();
+  launch.dims = &n;
+  launch.dim_count = 1;
+  launch.arguments = arguments;
+  launch.argument_count = 5;
+  launch.workspace = workspace.get();
+  launch.workspace_bytes = plan.workspace_bytes;
+  launch.generation = plan.generation;
+  ASSERT_EQ(tunefarm_kernel_prepare(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_FALSE(gpu_->Synchronize("the launch"));
+  const uint64_t grid = dump.Get<uint64_t>(17)[16];
+
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  // The strictest mode: no thread may do what is unsafe.
+  ASSERT_EQ(driver.cuStreamBeginCapture(gpu_->stream(), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(tunefarm_kernel_update(kernel_, newer, &error_), TUNEFARM_OK) << error_.message;
+  EXPECT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_EQ(driver.cuStreamEndCapture(gpu_->stream(), &graph), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuGraphLaunch(executable, gpu_->stream()), CUDA_SUCCESS);
+  ASSERT_FALSE(gpu_->Synchronize("the graph"));
+  EXPECT_EQ(z.Get<float>(kCount), std::vector<float>(kCount, 17));  // 2.5 * 2 * 3 + 2
+  EXPECT_EQ(dump.Get<uint64_t>(17)[16], grid);
+
+  // The new binary has no table yet.
+  EXPECT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_STALE);
+  ASSERT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
+  EXPECT_STREQ(plan.config, "GRID=7");
+  launch.generation = plan.generation;
+  ASSERT_EQ(tunefarm_kernel_prepare(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;  // doubles y again
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  ASSERT_FALSE(gpu_->Synchronize("the launch"));
+  EXPECT_EQ(z.Get<float>(kCount), std::vector<float>(kCount, 19));
+  EXPECT_EQ(dump.Get<uint64_t>(17)[16], 7U);
+  (void)driver.cuGraphExecDestroy(executable);
+  (void)driver.cuGraphDestroy(graph);
+  tunefarm_package_close(newer);
+}
+
 // The median in nanoseconds of 10,000 calls, of which never more than 100 are under way.
 template <typename Call>
 double MedianNs(const GpuContext& gpu, const Call& call) {
@@ -288,30 +360,77 @@ double MedianNs(const GpuContext& gpu, const Call& call) {
   return times[5'000];
 }
 
+// A launch whose arrays lie at any of 64 places, so that addresses can be fresh.
+class PlacedLaunch {
+ public:
+  static constexpr size_t kPlaces = 64;
+
+  explicit PlacedLaunch(const GpuContext& gpu) : memory_(gpu, 6 * kPlaces * kCount * 8) {
+    for (size_t i = 0; i < std::size(arguments_); ++i) arguments_[i] = Place(i, 0);
+    launch.stream = gpu.stream();
+    launch.dims = &n;
+    launch.dim_count = 1;
+    launch.arguments = arguments_;
+    launch.argument_count = std::size(arguments_);
+    launch.workspace = Place(5, 0);
+    launch.workspace_bytes = kCount * 8;
+  }
+  PlacedLaunch(const PlacedLaunch&) = delete;
+  PlacedLaunch& operator=(const PlacedLaunch&) = delete;
+
+  void* Place(size_t array, size_t number) const {
+    return reinterpret_cast<void*>(memory_.address() + (array * kPlaces + number) * kCount * 8);
+  }
+  // Other addresses for each of many numbers in turn.
+  void PointAfresh(int number) {
+    for (size_t i = 0; i < std::size(arguments_); ++i) {
+      arguments_[i] = Place(i, static_cast<size_t>(number * 37) % kPlaces);
+    }
+    arguments_[0] = reinterpret_cast<std::byte*>(Place(0, 0)) + number % 500 * 128;
+  }
+
+  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
+  int64_t n = kCount;
+
+ private:
+  const Array memory_;
+  void* arguments_[5];
+};
+
+// What the driver does by itself in a launch does not count.
+TEST_F(GpuLaunchTest, LaunchesAllocateNothingAndLockNothing) {
+  if (!launch::CallsAreCounted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+  ASSERT_TRUE(launch::LeaveOutCallsOf("libcuda.so"));
+  for (const bool plain : {true, false}) {
+    ASSERT_NO_FATAL_FAILURE(Load(MakePackage(device_, cubin_, plain)));
+    PlacedLaunch placed(*gpu_);
+    ASSERT_EQ(tunefarm_kernel_launch(kernel_, &placed.launch, &error_), TUNEFARM_OK) << error_.message;
+    int failed = 0;
+    launch::CountedCalls counted;
+    for (int i = 0; i < 1'000; ++i) {
+      if (i % 100 == 0) {
+        ASSERT_FALSE(gpu_->SynchronizeAll("calls"));
+      }
+      if (i >= 300) placed.PointAfresh(i);
+      if (i >= 600) placed.n = 512 + i % 500;
+      const launch::CountedCalls before = launch::CallsOfThisThread();
+      failed += tunefarm_kernel_launch(kernel_, &placed.launch, nullptr) != TUNEFARM_OK ? 1 : 0;
+      const launch::CountedCalls after = launch::CallsOfThisThread();
+      counted.allocations += after.allocations - before.allocations;
+      counted.locks += after.locks - before.locks;
+    }
+    EXPECT_EQ(failed, 0);
+    EXPECT_EQ(counted.allocations, 0);
+    EXPECT_EQ(counted.locks, 0);
+    ASSERT_FALSE(gpu_->SynchronizeAll("calls"));
+  }
+}
+
 TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
   const Driver& driver = gpu_->driver();
   ASSERT_NO_FATAL_FAILURE(Load(MakePackage(device_, cubin_, true)));
-  // Room for 64 places of every array, so that addresses can be fresh.
-  constexpr size_t kPlaces = 64;
-  const Array memory(*gpu_, 6 * kPlaces * kCount * 8);
-  const auto place = [&](size_t array, size_t number) {
-    return reinterpret_cast<void*>(memory.address() + (array * kPlaces + number) * kCount * 8);
-  };
-  int64_t n = kCount;
-  void* arguments[5];
-  const auto point = [&](size_t number) {
-    for (size_t i = 0; i < 5; ++i) arguments[i] = place(i, number);
-  };
-  point(0);
-  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-  launch.stream = gpu_->stream();
-  launch.dims = &n;
-  launch.dim_count = 1;
-  launch.arguments = arguments;
-  launch.argument_count = 5;
-  launch.workspace = place(5, 0);
-  launch.workspace_bytes = kCount * 8;
-  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &launch, &error_), TUNEFARM_OK) << error_.message;
+  PlacedLaunch placed(*gpu_);
+  ASSERT_EQ(tunefarm_kernel_launch(kernel_, &placed.launch, &error_), TUNEFARM_OK) << error_.message;
 
   CUmodule module = nullptr;
   CUfunction function = nullptr;
@@ -319,7 +438,8 @@ TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
   ASSERT_EQ(driver.cuModuleGetFunction(&function, module, "work"), CUDA_SUCCESS);
   ASSERT_EQ(driver.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60 * 1024),
             CUDA_SUCCESS);
-  CUdeviceptr x = memory.address(), w = reinterpret_cast<CUdeviceptr>(place(5, 0));
+  CUdeviceptr x = reinterpret_cast<CUdeviceptr>(placed.Place(0, 0)),
+              w = reinterpret_cast<CUdeviceptr>(placed.Place(5, 0));
   int count = kCount;
   float factor = 2.5F;
   alignas(128) CUtensorMap map = {};
@@ -333,15 +453,14 @@ TEST_F(GpuLaunchTest, SaysWhatALaunchCosts) {
   const double itself =
       MedianNs(*gpu_, [&](int) { (void)driver.cuLaunchKernelEx(&config, function, parameters, nullptr); });
   int failed = 0;
-  const auto run = [&] { failed += tunefarm_kernel_launch(kernel_, &launch, nullptr) != TUNEFARM_OK ? 1 : 0; };
+  const auto run = [&] { failed += tunefarm_kernel_launch(kernel_, &placed.launch, nullptr) != TUNEFARM_OK ? 1 : 0; };
   const double known = MedianNs(*gpu_, [&](int) { run(); });
   const double fresh = MedianNs(*gpu_, [&](int i) {
-    point(static_cast<size_t>(i * 37) % kPlaces);
-    arguments[0] = reinterpret_cast<std::byte*>(place(0, 0)) + i % 500 * 128;
+    placed.PointAfresh(i);
     run();
   });
   const double other_dims = MedianNs(*gpu_, [&](int i) {
-    n = 512 + i % 500;
+    placed.n = 512 + i % 500;
     run();
   });
   EXPECT_EQ(failed, 0);

@@ -45,9 +45,10 @@ static_assert(Same(kMaxDynamicSharedSizeBytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHA
 static_assert(Same(kPreferredSharedCarveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT));
 static_assert(Same(kNonPortableClusterAllowed, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED));
 
-static_assert(Same(kCooperativeAttribute, CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
-static_assert(Same(kClusterDimensionAttribute, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION));
-static_assert(Same(kProgrammaticStreamSerializationAttribute, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+static_assert(Same(kCaptureNone, CU_STREAM_CAPTURE_STATUS_NONE) &&
+              Same(kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
+static_assert(sizeof(CaptureStatus) == sizeof(CUstreamCaptureStatus) &&
+              sizeof(CaptureMode) == sizeof(CUstreamCaptureMode));
 static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute));
 static_assert(offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
@@ -58,17 +59,6 @@ static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, att
 static_assert(offsetof(LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
 static_assert(std::is_same_v<DevicePointer, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
-
-// Of StepValues' tables, by position.
-static_assert(CU_TENSOR_MAP_DATA_TYPE_UINT8 == 0 && CU_TENSOR_MAP_DATA_TYPE_UINT16 == 1);
-static_assert(CU_TENSOR_MAP_DATA_TYPE_UINT32 == 2 && CU_TENSOR_MAP_DATA_TYPE_INT32 == 3);
-static_assert(CU_TENSOR_MAP_DATA_TYPE_UINT64 == 4 && CU_TENSOR_MAP_DATA_TYPE_INT64 == 5);
-static_assert(CU_TENSOR_MAP_DATA_TYPE_FLOAT16 == 6 && CU_TENSOR_MAP_DATA_TYPE_FLOAT32 == 7);
-static_assert(CU_TENSOR_MAP_DATA_TYPE_FLOAT64 == 8 && CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 == 9);
-static_assert(CU_TENSOR_MAP_SWIZZLE_NONE == 0 && CU_TENSOR_MAP_SWIZZLE_32B == 1 && CU_TENSOR_MAP_SWIZZLE_128B == 3);
-static_assert(CU_TENSOR_MAP_INTERLEAVE_NONE == 0 && CU_TENSOR_MAP_INTERLEAVE_32B == 2);
-static_assert(CU_TENSOR_MAP_L2_PROMOTION_NONE == 0 && CU_TENSOR_MAP_L2_PROMOTION_L2_256B == 3);
-static_assert(CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA == 1);
 
 TEST(LaunchApi, TheDriverStarts) {
   const Driver* driver = nullptr;

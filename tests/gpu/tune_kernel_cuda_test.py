@@ -86,14 +86,34 @@ class TuneKernelCuda(unittest.TestCase):
                                     {"block_size_x": [64, 128], "items": [1, 4]}, grid_div_x=["block_size_x", "items"], quiet=True,
                                     client=self.client)
 
+    CONSTANTS = """
+        __constant__ float scale[2];
+        extern "C" __global__ void f(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= scale[threadIdx.x % 2] * w; }"""
+
     def test_constants_and_launches_of_numpy_arrays(self):
-        code = """
-            __constant__ float scale[2];
-            extern "C" __global__ void f(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= scale[threadIdx.x % 2] * w; }"""
         x = numpy.arange(64, dtype="f4")
-        (scaled, _) = tunefarm.run_kernel("f", code, 1, [x, numpy.int32(64)], {"block_size_x": 64, "w": 2}, client=self.client,
-                                          cmem_args={"scale": numpy.array([1, 10], "f4")})
-        numpy.testing.assert_array_equal(scaled, x * numpy.tile([2, 20], 32))
+        for second in (10, 20, 10):
+            (scaled, _) = tunefarm.run_kernel("f", self.CONSTANTS, 1, [x, numpy.int32(64)], {"block_size_x": 64, "w": 2},
+                                              client=self.client, cmem_args={"scale": numpy.array([1, second], "f4")})
+            numpy.testing.assert_array_equal(scaled, x * numpy.tile([2, 2 * second], 32))
+
+    def test_constants_of_kernels_that_share_a_binary(self):
+        torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else self.skipTest("PyTorch is not installed")
+        x = numpy.arange(64, dtype="f4")
+        bests = {second: tunefarm.tune_kernel("f", self.CONSTANTS, 1, [x, numpy.int32(64)], {"block_size_x": [64], "w": [2]}, quiet=True,
+                                              client=self.client, cmem_args={"scale": numpy.array([1, second], "f4")}).best
+                 for second in (10, 20)}
+        streams = [torch.cuda.Stream() for _ in range(3)]
+        found = []
+        for number in range(60):
+            second = (10, 20)[number // 10 % 2]
+            with torch.cuda.stream(streams[number % 3]):
+                values = torch.ones(64, device="cuda")
+                bests[second].launch(values, None)
+                found.append((values, second))
+        torch.cuda.synchronize()
+        for values, second in found:
+            self.assertEqual(values.tolist(), [2, 2 * second] * 32)
 
     def launch(self, arrays, kind):
         y, x = arrays

@@ -87,8 +87,15 @@ class Dev(unittest.TestCase):
         self.assertEqual(self.dev("deb", TUNEFARM_WERROR="ON")[0], ["OFF"])
         self.assertEqual([file.name for file in packages.iterdir()], ["new.deb"])
 
+    def test_packages_are_made_by_the_build(self):
+        self.script("kernels/packages.sh", '#!/bin/sh\necho "packages $*" >> "$CALLS"\n')
+        self.script("cuda/include/cuda.h", "")
+        for options, card in (((), "all"), (("--device", "H100"), "H100")):
+            self.dev("packages", *options, CUDA_HOME=str(self.root / "cuda"))
+            self.assertRegex(self.calls.read_text(), rf"\npackages \S+/build/release/bin kernels build/packages {card}\n$")
+
     def test_scripts_pass_shellcheck(self):
-        subprocess.run(["shellcheck", SOURCE / "dev", SOURCE / ".ci" / "run", *(SOURCE / "tests" / "install").glob("*.sh"),
+        subprocess.run(["shellcheck", SOURCE / "dev", SOURCE / ".ci" / "run", SOURCE / "kernels" / "packages.sh", *(SOURCE / "tests" / "install").glob("*.sh"),
                         *(SOURCE / "server" / "cmake" / "debian").glob("*/p*")], check=True)
 
 

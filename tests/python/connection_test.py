@@ -33,11 +33,32 @@ class Places(unittest.TestCase):
     def test_socket(self):
         home = {"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/1"}
         self.assertEqual(_connection.admin_socket("/home/u/.local/share/tunefarm", home), "/run/user/1/tunefarm/admin.sock")
-        self.assertEqual(_connection.admin_socket("/home/u/.local/share/tunefarm", {"HOME": "/home/u"}),
-                         f"/tmp/tunefarm-{os.geteuid()}/admin.sock")
+        with mock.patch.object(os, "readlink", side_effect=FileNotFoundError):  # of who runs this test
+            self.assertEqual(_connection.admin_socket("/home/u/.local/share/tunefarm", {"HOME": "/home/u"}),
+                             f"/tmp/tunefarm-{os.geteuid()}/admin.sock")
         self.assertEqual(_connection.admin_socket("/else", home), "/else/run/admin.sock")
         with self.assertRaisesRegex(tunefarm.FailedPreconditionError, "shorter data directory"):
             _connection.admin_socket("/" + "x" * 100, home)
+
+
+    def test_sockets_of_two_data_directories_lie_apart(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+
+            def socket_of(home):
+                environment = {"XDG_DATA_HOME": f"{folder}/{home}", "XDG_RUNTIME_DIR": f"{folder}/runtime"}
+                return _connection.admin_socket(f"{folder}/{home}/tunefarm", environment)
+
+            shared = f"{folder}/runtime/tunefarm/admin.sock"
+            self.assertEqual(socket_of("b"), shared)  # nobody has it yet
+            for made in ("runtime/tunefarm", "a/tunefarm"):
+                (folder / made).mkdir(parents=True)
+            (folder / "runtime" / "tunefarm" / "data").symlink_to(folder / "a" / "tunefarm")  # as the daemon of a does
+            (folder / "c").symlink_to(folder / "a")
+            own = f"{folder}/b/tunefarm/run/admin.sock"
+            self.assertEqual([socket_of(home) for home in "abc"], [shared, own, shared])
+            shutil.rmtree(folder / "a")
+            self.assertEqual([socket_of(home) for home in "ab"], [shared, own])
 
 
 class Secrets(unittest.TestCase):

@@ -1,7 +1,9 @@
 """The users' own data as the Python client reads and uploads it, against a service that plays the daemon's."""
 
 import concurrent.futures
+import contextlib
 import hashlib
+import io
 import os
 import pathlib
 import struct
@@ -13,7 +15,8 @@ import grpc
 import numpy
 import tunefarm
 from tunefarm import _npy
-from tunefarm.v1 import data_file_service_pb2, data_file_service_pb2_grpc, error_pb2, kernel_pb2
+from tunefarm.v1 import (data_file_service_pb2, data_file_service_pb2_grpc, error_pb2, job_pb2, kernel_pb2, kernel_service_pb2,
+                         kernel_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
 
 MIB = 1 << 20
 
@@ -56,6 +59,31 @@ class Store(data_file_service_pb2_grpc.DataFileServiceServicer):
             return data_file_service_pb2.UploadDataFileResponse(is_whole=True, received_bytes=len(content))
 
 
+class Taker(tuning_service_pb2_grpc.TuningServiceServicer, kernel_service_pb2_grpc.KernelServiceServicer):
+    """Takes jobs and kernels whose data files are whole."""
+
+    def __init__(self, store):
+        self.store = store
+        self.drops = 0  # how many calls find that the daemon has dropped everything since it was uploaded
+        self.requests = []
+
+    def _check(self, kernel, request, context):
+        self.requests.append(request)
+        if self.drops > 0:
+            self.drops -= 1
+            self.store.whole.clear()
+        if any(one.buffer.fill.file.digest not in self.store.whole for one in kernel.arguments if one.buffer.fill.HasField("file")):
+            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "is not on this daemon", "DATA_FILE_NOT_FOUND")
+
+    def CreateJob(self, request, context):
+        self._check(request.kernel_definition, request, context)
+        return tuning_service_pb2.CreateJobResponse(job=job_pb2.Job(name="jobs/1"))
+
+    def CreateKernel(self, request, context):
+        self._check(request.kernel, request, context)
+        return kernel_service_pb2.CreateKernelResponse(kernel=kernel_pb2.Kernel(name="kernels/k"))
+
+
 class WithStore(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -64,6 +92,9 @@ class WithStore(unittest.TestCase):
         self.store = Store()
         server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
         data_file_service_pb2_grpc.add_DataFileServiceServicer_to_server(self.store, server)
+        self.taker = Taker(self.store)
+        tuning_service_pb2_grpc.add_TuningServiceServicer_to_server(self.taker, server)
+        kernel_service_pb2_grpc.add_KernelServiceServicer_to_server(self.taker, server)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         self.addCleanup(lambda: server.stop(None).wait())
@@ -93,6 +124,16 @@ class Uploading(WithStore):
         raw = self.client.upload_file(self.folder / "x.bin")
         self.assertEqual((raw.digest, raw.data_type), (from_file.digest, kernel_pb2.DATA_TYPE_UNSPECIFIED))
         self.assertEqual(self.store.parts, 3)  # nothing was sent again
+
+    def test_large_uploads_show_how_far_they_are(self):
+        content = numpy.zeros(9 * MIB, dtype="u1")
+        for progress, expected in ((True, ["uploading the array: 0 B of 9 MiB"]), (False, [])):
+            self.store.whole.clear()
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.client.upload_array(content, progress=progress)
+                self.client.upload_array(content, progress=progress)  # nothing is sent
+                self.client.upload_array(content[:MIB], progress=progress)
+            self.assertEqual(said.getvalue().splitlines(), expected)
 
     def test_an_upload_is_continued(self):
         content = os.urandom(3 * MIB + 5)
@@ -251,7 +292,7 @@ class Definitions(WithStore):
         self.saved(self.rows, "data/rows.npy")
 
     def filled(self, inputs=None, expected=None, upload=True):
-        return self.client._definition(self.folder, inputs, expected, None, upload=upload)[1]
+        return self.client._definition(self.folder, inputs, expected, self.client._data_link(None, False) if upload else None, None)[1]
 
     def fill_of(self, definition, name):
         return next(one.buffer.fill for one in definition.arguments if one.name == name)
@@ -268,6 +309,20 @@ class Definitions(WithStore):
         self.store.whole.clear()
         self.assertEqual(self.filled(upload=False), definition)
         self.assertEqual(self.store.whole, {})
+
+    def test_what_the_daemon_has_dropped_is_uploaded_once_more(self):
+        for send in (self.client.submit, self.client.create_kernel):
+            self.taker.requests.clear()
+            self.taker.drops = 1
+            send(self.folder)
+            first, second = self.taker.requests
+            self.assertEqual(first, second)  # the same request_id among all else
+            self.assertEqual(list(self.store.whole.values()), [self.rows.tobytes()])
+            self.taker.requests.clear()
+            self.taker.drops = 2
+            with self.assertRaisesRegex(tunefarm.FailedPreconditionError, "not on this daemon .*DATA_FILE_NOT_FOUND"):
+                send(self.folder)
+            self.assertEqual(len(self.taker.requests), 2)
 
     def test_files_lie_below_the_definition(self):
         with tempfile.NamedTemporaryFile(suffix=".npy") as other:

@@ -169,6 +169,116 @@ class Dims(unittest.TestCase):
                 launch._device_number(device)
 
 
+class FakeLibrary:
+    """Has the kernel "k", which takes x and the dim n. An update brings another plan."""
+
+    def __init__(self):
+        self.generation, self.workspace_bytes, self.needs_prepare, self.is_captured = 1, 256, 0, False
+        self.launches, self.plans = [], 0
+
+    def tunefarm_package_close(self, handle):
+        pass
+
+    tunefarm_kernel_close = tunefarm_package_close
+    tunefarm_kernel_prepare = None  # not called
+
+    def tunefarm_kernel_device(self, handle):
+        return -1
+
+    def tunefarm_kernel_dim_count(self, handle):
+        return 1
+
+    tunefarm_kernel_argument_count = tunefarm_kernel_dim_count
+
+    def tunefarm_kernel_dim_name(self, handle, index):
+        return b"n"
+
+    def tunefarm_kernel_argument(self, handle, index, argument, error):
+        argument._obj.name, argument._obj.data_type, argument._obj.access = b"x", b"f32", 3
+        return 0
+
+    def tunefarm_kernel_plan(self, handle, dims, count, plan, error):
+        self.plans += 1
+        plan._obj.generation, plan._obj.workspace_bytes = self.generation, self.workspace_bytes
+        plan._obj.needs_prepare = self.needs_prepare
+        return 0
+
+    def tunefarm_kernel_argument_length(self, handle, index, dims, count, length, error):
+        length._obj.value = dims[0]
+        return 0
+
+    def tunefarm_kernel_launch(self, handle, launch, error):
+        given = launch._obj
+        fits = given.generation == self.generation or (not self.needs_prepare and given.workspace_bytes >= self.workspace_bytes)
+        if not fits and not self.is_captured:
+            error._obj.message = b"plan and prepare again"
+            return _launch_abi.STATUSES.index("STALE")
+        self.launches.append((given.generation, given.workspace_bytes))
+        return 0
+
+    def tunefarm_kernel_update(self, handle, package, error):
+        if package.value is None:
+            error._obj.message = b"other arguments"
+            return _launch_abi.STATUSES.index("INCOMPATIBLE")
+        self.generation += 1
+        return 0
+
+
+class Updates(unittest.TestCase):
+    def setUp(self):
+        self.library = FakeLibrary()
+        patch = mock.patch.object(_launch_abi, "_library", self.library)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.kernel = launch.Kernel(ctypes.c_void_p(1), "k")
+        self.newer = launch.Package(ctypes.c_void_p(2))
+        self.x = numpy.zeros(8, "f4")
+        self.kernel(x=self.x, n=8)
+        self.assertEqual(self.library.launches, [(1, 256)])
+
+    def test_a_launch_takes_a_new_plan_where_the_old_one_is_stale(self):
+        self.library.workspace_bytes = 1024
+        self.kernel.update(self.newer)
+        self.kernel(x=self.x, n=8)
+        self.kernel(x=self.x, n=8)
+        self.assertEqual(self.library.launches[1:], [(2, 1024), (2, 1024)])
+        self.assertEqual(self.library.plans, 2)
+
+    def test_a_launch_goes_on_with_its_plan_where_that_holds(self):
+        self.kernel.update(self.newer)
+        self.kernel(x=self.x, n=8)
+        self.library.is_captured, self.library.workspace_bytes = True, 1024
+        self.kernel(x=self.x, n=8)
+        self.assertEqual(self.library.launches[1:], [(1, 256), (1, 256)])
+        self.assertEqual(self.library.plans, 1)
+        self.assertEqual(self.kernel.plan(n=8)[:2], (2, 1024))
+        self.kernel(x=self.x, n=8)
+        self.assertEqual(self.library.launches[-1], (2, 1024))
+
+    def test_a_given_generation_is_stale_where_the_library_says_so(self):
+        self.library.workspace_bytes = 1024
+        self.kernel.update(self.newer)
+        self.kernel(x=self.x, n=8, generation=1)  # in a larger workspace
+        self.assertEqual(self.library.launches[-1], (1, 1024))
+        self.library.needs_prepare = 1
+        self.kernel.update(self.newer)
+        with self.assertRaisesRegex(LaunchError, "plan and prepare again") as raised:
+            self.kernel(x=self.x, n=8, generation=1)
+        self.assertEqual(raised.exception.code, "STALE")
+        with self.assertRaisesRegex(InvalidArgumentError, "needs its arguments prepared"):
+            self.kernel(x=self.x, n=8)
+        self.kernel(x=self.x, n=8, generation=3)
+        self.assertEqual(self.library.launches[-1], (3, 1024))
+
+    def test_what_is_refused(self):
+        for package in (None, "x.tfpack", self.kernel):
+            with self.assertRaisesRegex(InvalidArgumentError, "`package` is what tunefarm.launch.open returns"):
+                self.kernel.update(package)
+        with self.assertRaisesRegex(LaunchError, "other arguments") as raised:
+            self.kernel.update(launch.Package(ctypes.c_void_p(None)))
+        self.assertEqual(raised.exception.code, "INCOMPATIBLE")
+
+
 class Library(unittest.TestCase):
     def test_launching_needs_nothing_else(self):
         blocked = ("grpc", "google", "numpy", "torch", "cupy", "jax", "pandas", "tqdm")

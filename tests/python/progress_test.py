@@ -109,5 +109,46 @@ class InProgress(unittest.TestCase):
         self.assertEqual(stream.getvalue().splitlines(), [f"[{done}/40] {done * 100 // 40:3}%" for done in range(0, 41, 4)])
 
 
+class Upload(unittest.TestCase):
+    """What an upload shows; 1 MiB is told at a time."""
+
+    def shown(self, stream, mebibytes, every_seconds=0.0):
+        with mock.patch.object(_progress, "_UPDATE_SECONDS", every_seconds):
+            display = _progress.UploadDisplay("x\n.npy", mebibytes << 20, stream)
+            for done in range(mebibytes + 1):
+                display(done << 20)
+            display.close()
+
+    def test_a_file_has_few_lines(self):
+        stream = io.StringIO()
+        self.shown(stream, 2000)
+        lines = stream.getvalue().splitlines()
+        self.assertEqual(len(lines), 11)
+        self.assertEqual((lines[0], lines[5], lines[10]),
+                         (r"uploading x\n.npy: 0 B of 1.953 GiB", r"uploading x\n.npy: 1000 MiB of 1.953 GiB",
+                          r"uploading x\n.npy: 1.953 GiB of 1.953 GiB"))
+        stream = io.StringIO()
+        self.shown(stream, 100)
+        self.assertEqual(stream.getvalue(), "uploading x\\n.npy: 0 B of 100 MiB\n")
+
+    def test_a_notebook_is_not_flooded(self):
+        cells, stream = Cells(), io.StringIO()
+        with mock.patch.dict(sys.modules, ipython(cells, kernel=object())):
+            self.shown(stream, 2000, every_seconds=float("inf"))
+        self.assertEqual([value["text/plain"] for value in cells.shown[0]],
+                         [r"uploading x\n.npy: 0 B of 1.953 GiB", r"uploading x\n.npy: 1.953 GiB of 1.953 GiB"])
+        self.assertEqual(stream.getvalue(), "")
+
+    def test_a_terminal_has_a_line_or_a_bar(self):
+        stream, tqdm = Terminal(), mock.Mock()
+        with mock.patch.dict(sys.modules, tqdm=None):
+            self.shown(stream, 20)
+        self.assertTrue(stream.getvalue().endswith("\ruploading x\\n.npy: 20 MiB of 20 MiB\n"))
+        with mock.patch.dict(sys.modules, tqdm=types.SimpleNamespace(tqdm=tqdm)):
+            self.shown(Terminal(), 20)
+        self.assertEqual((tqdm.call_args.kwargs["unit"], tqdm.return_value.n, tqdm.return_value.total), ("B", 20 << 20, 20 << 20))
+        tqdm.return_value.close.assert_called_once_with()
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -48,7 +48,7 @@ struct BenchmarkRows {
 // Every config that a job has measured in its search, beside the baseline of its problem.
 absl::StatusOr<BenchmarkRows> RowsOfJob(Session* session, const TableOptions& options) {
   ASSIGN_OR_RETURN(const std::string name, JobName(options.job));
-  ASSIGN_OR_RETURN(const DimFilter dims, DimFilter::Make(options.filter.dims));
+  ASSIGN_OR_RETURN(const interchange::DimFilter dims, MakeDimFilter(options.filter.dims));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetJobRequest get;
   get.set_name(name);

@@ -30,7 +30,7 @@ struct Measured {
 
 absl::StatusOr<std::vector<Measured>> MeasuredByJob(Session* session, const TritonSourceOptions& options) {
   ASSIGN_OR_RETURN(const std::string name, JobName(options.job));
-  ASSIGN_OR_RETURN(const DimFilter dims, DimFilter::Make(options.filter.dims));
+  ASSIGN_OR_RETURN(const interchange::DimFilter dims, MakeDimFilter(options.filter.dims));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetJobRequest get;
   get.set_name(name);

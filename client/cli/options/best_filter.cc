@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cctype>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,11 +22,6 @@ using interchange::ExportedBest;
 // More than a catalog is made for.
 constexpr size_t kBestsMax = 1'000'000;
 constexpr int kPageSize = 1000;
-
-std::string Lowered(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 absl::StatusOr<v1::Kernel> StoredKernel(Connection* connection, const std::string& name) {
   v1::GetKernelRequest request;
@@ -119,25 +112,16 @@ void BestFilter::AddTo(CLI::App* command) {
 }
 
 bool BestFilter::TakesDevice(const std::string& class_id, const std::string& class_name) const {
-  if (device.empty() || device == class_id) return true;
-  return (" " + Lowered(class_name) + " ").find(" " + Lowered(device) + " ") != std::string::npos;
+  return interchange::IsDeviceNamed(device, class_id, class_name);
 }
 
-absl::StatusOr<DimFilter> DimFilter::Make(const std::vector<std::string>& dims) {
-  DimFilter filter;
+absl::StatusOr<interchange::DimFilter> MakeDimFilter(const std::vector<std::string>& dims) {
+  interchange::DimFilter filter;
   for (const std::string& text : dims) {
     ASSIGN_OR_RETURN(const DimValues dim, ParseDim(text));
-    // As the value of a dim of any type prints it: "007" is the string, or the int 7.
-    for (const std::string& value : dim.values) filter.values_[dim.name].insert({value, Value::Infer(value).ToText()});
+    for (const std::string& value : dim.values) filter.Add(dim.name, value);
   }
   return filter;
-}
-
-bool DimFilter::Takes(const Config& dims) const {
-  return std::all_of(values_.begin(), values_.end(), [&](const auto& wanted) {
-    const Value* const value = dims.Find(wanted.first);
-    return value != nullptr && wanted.second.count(value->ToText()) > 0;
-  });
 }
 
 absl::StatusOr<std::vector<ExportedBest>> FetchBests(Session* session, const BestFilter& filter) {
@@ -149,7 +133,7 @@ absl::StatusOr<std::vector<ExportedBest>> FetchBests(Session* session, const Bes
     ASSIGN_OR_RETURN(program, ProgramDigestOfPath(argument));
     if (!program.empty()) asked = argument.definition;
   }
-  ASSIGN_OR_RETURN(const DimFilter dims, DimFilter::Make(filter.dims));
+  ASSIGN_OR_RETURN(const interchange::DimFilter dims, MakeDimFilter(filter.dims));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   if (kernel.rfind("kernels/", 0) == 0) {
     ASSIGN_OR_RETURN(asked, StoredKernel(connection, kernel));

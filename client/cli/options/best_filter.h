@@ -2,13 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cli/session.h"
+#include "server/interchange/best_selection.h"
 #include "server/interchange/exported_best.h"
 
 namespace tunefarm::cli {
@@ -25,15 +24,8 @@ struct BestFilter {
   bool TakesDevice(const std::string& class_id, const std::string& class_name) const;
 };
 
-// Whether a problem has, of each named dim, one of the values.
-class DimFilter {
- public:
-  static absl::StatusOr<DimFilter> Make(const std::vector<std::string>& dims);
-  bool Takes(const Config& dims) const;
-
- private:
-  std::map<std::string, std::set<std::string>> values_;
-};
+// The filter that --dim options make.
+absl::StatusOr<interchange::DimFilter> MakeDimFilter(const std::vector<std::string>& dims);
 
 // Sorted, and for each problem of a kernel and class the one that a lookup answers with: of the definition that is
 // asked for, else of the newest of the name, else of the latest other one. `inputs` are that definition's. NotFound,

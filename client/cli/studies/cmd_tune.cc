@@ -169,12 +169,16 @@ absl::StatusOr<std::vector<v1::Problem>> ProblemsOf(const SubmitOptions& options
 }
 
 // Stores a definition that came from a file, and names it: what is known of its problems is asked by that name.
-absl::StatusOr<std::string> StoredKernel(Connection* connection, const KernelArgument& kernel) {
+absl::StatusOr<std::string> StoredKernel(Session* session, const KernelArgument& kernel,
+                                         const std::vector<DescribedFile>& files) {
   if (!kernel.definition.has_value()) return kernel.name;
   v1::CreateKernelRequest request;
   *request.mutable_kernel() = *kernel.definition;
-  ASSIGN_OR_RETURN(const v1::CreateKernelResponse response,
-                   Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::CreateKernel, request));
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  ASSIGN_OR_RETURN(const v1::CreateKernelResponse response, CallWithData(session, files, [&] {
+                     return Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::CreateKernel,
+                                             request);
+                   }));
   return response.kernel().name();
 }
 
@@ -221,13 +225,14 @@ absl::Status CheckFiles(const v1::Kernel& kernel, const std::vector<v1::Problem>
   return absl::OkStatus();
 }
 
-// A request without problems where nothing is left to do.
-absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitOptions& options) {
+// A request without problems where nothing is left to do. *files: what its definition names, on the daemon.
+absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitOptions& options,
+                                                 std::vector<DescribedFile>* files) {
   v1::CreateJobRequest request;
   RETURN_IF_ERROR(FillRequest(options, &request));
   v1::Job* const job = request.mutable_job();
   ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(options.kernel, session->environment));
-  ASSIGN_OR_RETURN(const std::vector<DescribedFile> files, DescribeData(session, options.data, &kernel));
+  ASSIGN_OR_RETURN(*files, DescribeData(session, options.data, &kernel));
   std::shared_ptr<const KernelPlan> plan;
   std::optional<StartingConfigs> starts;
   if (!options.starting_configs.empty()) {
@@ -238,12 +243,12 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  if (!files.empty()) {
+  if (!files->empty()) {
     RETURN_IF_ERROR(CheckFiles(*kernel.definition, problems));
-    RETURN_IF_ERROR(UploadDataFiles(session, files));
+    RETURN_IF_ERROR(UploadDataFiles(session, *files));
   }
   if (options.missing_only) {
-    ASSIGN_OR_RETURN(const std::string stored, StoredKernel(connection, kernel));
+    ASSIGN_OR_RETURN(const std::string stored, StoredKernel(session, kernel, *files));
     job->set_kernel(stored);
     RETURN_IF_ERROR(KeepMissing(*session, connection, stored, options.device, &problems));
   } else if (kernel.definition.has_value()) {
@@ -258,11 +263,14 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
 
 // Absent where nothing is left to do.
 absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOptions& options) {
-  ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options));
+  std::vector<DescribedFile> files;
+  ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options, &files));
   if (request.job().problems_size() == 0) return std::optional<v1::Job>();
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  ASSIGN_OR_RETURN(v1::CreateJobResponse response,
-                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
+  ASSIGN_OR_RETURN(v1::CreateJobResponse response, CallWithData(session, files, [&] {
+                     return Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob,
+                                             request);
+                   }));
   return std::optional<v1::Job>(std::move(*response.mutable_job()));
 }
 

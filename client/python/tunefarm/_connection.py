@@ -48,6 +48,16 @@ def chosen_data_directory(chosen: Optional[str], environment: Mapping[str, str])
     return path[1:] if path.startswith("//") else path
 
 
+def _leads_elsewhere(link: str, directory: str) -> bool:
+    try:
+        target = os.readlink(link)
+        return target != directory and not os.path.samefile(target, directory)
+    except FileNotFoundError:
+        return os.path.islink(link)  # what it names is gone, or this one not made yet
+    except OSError:
+        return False
+
+
 def admin_socket(data_directory: str, environment: Mapping[str, str]) -> str:
     """Where the daemon of a data directory listens; nothing is created or asked."""
     try:
@@ -57,7 +67,7 @@ def admin_socket(data_directory: str, environment: Mapping[str, str]) -> str:
     if data_directory == standard:
         base = _absolute(environment, "XDG_RUNTIME_DIR")
         directory = base + "/tunefarm" if base is not None else f"/tmp/tunefarm-{os.geteuid()}"
-    else:
+    if data_directory != standard or _leads_elsewhere(directory + "/data", data_directory):
         directory = data_directory + "/run"
     if len(os.fsencode(directory + "/client.sock")) > _SOCKET_PATH_MAX:
         raise FailedPreconditionError(

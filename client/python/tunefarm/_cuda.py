@@ -58,8 +58,8 @@ class on_device:
 
     def __init__(self, device: int) -> None:
         self._library = driver()
-        with _lock:
-            if device not in _primary:
+        if device not in _primary:  # what frees memory, at any moment, finds it here and takes no lock
+            with _lock:
                 number, context = ctypes.c_int(0), ctypes.c_void_p(None)
                 if (self._library is None or self._library.cuDeviceGet(ctypes.byref(number), device) != 0 or
                         self._library.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) != 0):
@@ -67,9 +67,34 @@ class on_device:
                 _primary[device] = context
         self._context = _primary[device]
 
+    @property
+    def context(self) -> int:
+        """Its address."""
+        return self._context.value or 0
+
     def __enter__(self) -> None:
         if self._library.cuCtxPushCurrent_v2(self._context) != 0:
             raise LookupError("the CUDA driver takes no context any more")
 
     def __exit__(self, *_: object) -> None:
         self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p(None)))
+
+
+def context_of(device: int) -> int:
+    """The address of the context in which launches on the device run: this thread's current one if it is the device's,
+    else the primary one."""
+    context = ctypes.c_void_p(None)
+    library = driver()
+    if current_device() == device and library.cuCtxGetCurrent(ctypes.byref(context)) == 0:
+        return context.value or 0
+    return on_device(device).context
+
+
+def call(device: int, name: str, *arguments: Any) -> int:
+    """A function of the driver in that context; its status. LookupError where there is no such device."""
+    if current_device() == device:
+        status: int = getattr(driver(), name)(*arguments)
+        return status
+    with on_device(device):
+        status = getattr(driver(), name)(*arguments)
+        return status

@@ -10,19 +10,18 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
-from tunefarm import _files, _npy
+from tunefarm import _files, _npy, _progress
 from tunefarm.errors import AbortedError, InvalidArgumentError, ResourceExhaustedError
 from tunefarm.v1 import data_file_service_pb2, kernel_pb2
 
 PathLike = Union[str, "os.PathLike[str]"]
-# call("GetDataFile", request): one answer of DataFileService.
-Call = Callable[[str, Any], Any]
 
 BYTES_MAX = 2 << 30
 _PART_BYTES = 1 << 20
 # How often an upload may be set back: by a part that others began with other bytes, or by a daemon that needed the space.
 _SETBACKS_MAX = 5
 _RATE_WAIT_SECONDS_MAX = 10.0
+_SHOWN_BYTES_MIN = 8 << 20  # smaller ones are sent before anybody wonders
 WIDTHS = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2, "f32": 4,
            "f64": 8}
 
@@ -92,24 +91,50 @@ class MemoryContent(Content):
         return bytes(self._elements[offset:offset + _PART_BYTES])
 
 
+class Link:
+    """The way to the daemon: call("GetDataFile", request) is one answer of DataFileService."""
+
+    def __init__(self, call: Callable[[str, Any], Any], shows_progress: bool) -> None:
+        self.call = call
+        self._shows_progress = shows_progress
+
+    @contextlib.contextmanager
+    def progress(self, content: Content) -> Iterator[Callable[[int], None]]:
+        """A function that is told how many bytes the daemon has."""
+        if not self._shows_progress or content.size < _SHOWN_BYTES_MIN:
+            yield lambda done: None
+            return
+        display = _progress.UploadDisplay(content.name, content.size)
+        try:
+            yield display
+        finally:
+            display.close()
+
+
 def is_last_part(request: Any) -> bool:
     """Whether a request is the one that makes a file whole."""
     return (isinstance(request, data_file_service_pb2.UploadDataFileRequest) and
             request.offset + len(request.part) == request.total_bytes)
 
 
-def upload(content: Content, digest: str, call: Call) -> None:
+def upload(content: Content, digest: str, link: Link) -> None:
     """Sends what the daemon lacks. An upload that was begun, by this process or another one, is continued."""
-    known = call("GetDataFile", data_file_service_pb2.GetDataFileRequest(digest=digest))
-    offset = known.received_bytes
+    known = link.call("GetDataFile", data_file_service_pb2.GetDataFileRequest(digest=digest))
+    if not known.is_whole:
+        with link.progress(content) as told:
+            _send(content, digest, known.received_bytes, link, told)
+
+
+def _send(content: Content, digest: str, offset: int, link: Link, told: Callable[[int], None]) -> None:
     setbacks = 0
-    is_whole = known.is_whole
+    is_whole = False
     while not is_whole:
         if not 0 <= offset < content.size:
             offset = (content.size - 1) // _PART_BYTES * _PART_BYTES  # the last part is what makes a file whole
         sent_from = offset
+        told(offset)
         try:
-            answer = call("UploadDataFile", data_file_service_pb2.UploadDataFileRequest(
+            answer = link.call("UploadDataFile", data_file_service_pb2.UploadDataFileRequest(
                 digest=digest, total_bytes=content.size, offset=offset, part=content.part(offset)))
             is_whole, offset = answer.is_whole, answer.received_bytes
         except ResourceExhaustedError as error:
@@ -131,6 +156,7 @@ def upload(content: Content, digest: str, call: Call) -> None:
             if setbacks > _SETBACKS_MAX:
                 raise AbortedError(f"{content.name}: the daemon dropped what was uploaded of it {setbacks} times; "
                                    "it may be short of space (tunefarm status)")
+    told(content.size)
 
 
 class Elements(NamedTuple):
@@ -142,12 +168,12 @@ class Elements(NamedTuple):
     path: str           # for people
 
 
-def describe(elements: Elements, data_type: str, call: Optional[Call]) -> Any:
-    """The kernel_pb2.DataFile of elements of that type ("": not said), which the daemon then has; without `call` nothing
+def describe(elements: Elements, data_type: str, link: Optional[Link]) -> Any:
+    """The kernel_pb2.DataFile of elements of that type ("": not said), which the daemon then has; without `link` nothing
     is uploaded."""
     digest = elements.content.digest()
-    if call is not None:
-        upload(elements.content, digest, call)
+    if link is not None:
+        upload(elements.content, digest, link)
     message = kernel_pb2.DataFile(digest=digest, bytes=elements.content.size)
     # For people; what may not stand in a definition is left out.
     if elements.path.isprintable() and "\\" not in elements.path:

@@ -14,8 +14,8 @@ _TYPE_PREFIX = "DATA_TYPE_"
 
 
 def fill(definition: Any, folder: Optional[Path], inputs: Optional[Mapping[str, Any]],
-         expected: Optional[Mapping[str, Any]], call: Optional[_data_files.Call]) -> None:
-    """Names all data files of a kernel_pb2.Kernel by digest, and has the daemon hold them (without `call`: not).
+         expected: Optional[Mapping[str, Any]], link: Optional[_data_files.Link]) -> None:
+    """Names all data files of a kernel_pb2.Kernel by digest, and has the daemon hold them (without `link`: not).
 
     `inputs` fill buffers and `expected` are what outputs must equal, in place of what the definition says: arrays, paths
     that may lead anywhere, or what Client.upload_file has returned. Paths of the definition are relative to `folder` and
@@ -33,7 +33,7 @@ def fill(definition: Any, folder: Optional[Path], inputs: Optional[Mapping[str, 
         target = _fill_of(argument)
         if target.WhichOneof("kind") == "prepare_step":
             replaced_steps.add(target.prepare_step)
-        target.file.CopyFrom(_described(source, definition, argument, call))
+        target.file.CopyFrom(_described(source, definition, argument, link))
     for name, source in _checked(expected, "expected").items():
         argument = _find(definition, name, "expected")
         _check_not_scratch(argument, "expected")
@@ -44,9 +44,9 @@ def fill(definition: Any, folder: Optional[Path], inputs: Optional[Mapping[str, 
         files = definition.reference.files
         known = [one for one in files if one.buffer == name]
         target = known[0] if known else files.add(buffer=name)
-        target.file.CopyFrom(_described(source, definition, argument, call))
+        target.file.CopyFrom(_described(source, definition, argument, link))
     _drop_prepare_steps(definition, replaced_steps)
-    _fill_paths(definition, folder or Path(), call)
+    _fill_paths(definition, folder or Path(), link)
 
 
 def _fill_of(argument: Any) -> Any:
@@ -90,17 +90,17 @@ def _types(definition: Any, argument: Any) -> List[str]:
     return [name for name in names if name in _data_files.WIDTHS]
 
 
-def _described(source: Any, definition: Any, argument: Any, call: Optional[_data_files.Call],
+def _described(source: Any, definition: Any, argument: Any, link: Optional[_data_files.Link],
                below: Optional[Path] = None) -> Any:
     if isinstance(source, kernel_pb2.DataFile):
         return source
     types = _types(definition, argument)
     if isinstance(source, (str, os.PathLike)):
         with _data_files.opened(source, below) as elements:
-            return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
+            return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), link)
     # Errors name the buffer where they would name a file.
     elements = _data_files.of_array(source, f"the array for '{argument.name}'")._replace(path=argument.name)
-    return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), call)
+    return _data_files.describe(elements, _data_files.type_for(elements, types, argument.name), link)
 
 
 def _drop_prepare_steps(definition: Any, names: Set[str]) -> None:
@@ -117,26 +117,26 @@ def _drop_prepare_steps(definition: Any, names: Set[str]) -> None:
                 del definition.prepare[index]
 
 
-def _fill_paths(definition: Any, folder: Path, call: Optional[_data_files.Call]) -> None:
+def _fill_paths(definition: Any, folder: Path, link: Optional[_data_files.Link]) -> None:
     """All that the definition itself names by path."""
     arguments = {}
     for argument in definition.arguments:
         if argument.WhichOneof("kind") in ("buffer", "constant_symbol"):
             arguments[argument.name] = argument
             if _fill_of(argument).WhichOneof("kind") == "file":
-                _fill_path(_fill_of(argument).file, definition, argument, folder, call)
+                _fill_path(_fill_of(argument).file, definition, argument, folder, link)
     for expected in definition.reference.files:
         # The daemon says what is wrong with the name of another one.
         if expected.buffer in arguments:
-            _fill_path(expected.file, definition, arguments[expected.buffer], folder, call)
+            _fill_path(expected.file, definition, arguments[expected.buffer], folder, link)
 
 
-def _fill_path(file: Any, definition: Any, argument: Any, folder: Path, call: Optional[_data_files.Call]) -> None:
+def _fill_path(file: Any, definition: Any, argument: Any, folder: Path, link: Optional[_data_files.Link]) -> None:
     if file.digest:
         return
     parts = file.path.split("/")
     if not file.path or file.path.startswith("/") or ".." in parts:
         raise InvalidArgumentError(f"argument '{argument.name}': '{file.path}' is not a path below the definition's folder")
     written = file.path
-    file.CopyFrom(_described(folder / file.path, definition, argument, call, folder))
+    file.CopyFrom(_described(folder / file.path, definition, argument, link, folder))
     file.path = written

@@ -23,6 +23,14 @@ def duration_text(nanoseconds: float) -> str:
     return f"{nanoseconds / factor:.3g} {unit}"
 
 
+def bytes_text(count: int) -> str:
+    """ "1.5 GiB"."""
+    for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= factor:
+            return f"{count / factor:.4g} {unit}"
+    return f"{count} B"
+
+
 def config_text(config: Mapping[str, Any]) -> str:
     """ "BLOCK=64 ORDER=row"."""
     return " ".join(f"{name}={value}" for name, value in config.items())

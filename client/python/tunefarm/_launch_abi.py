@@ -71,11 +71,13 @@ _DIMS = ctypes.POINTER(ctypes.c_int64)
 # Name: result, parameters.
 FUNCTIONS = {
     "tunefarm_package_open": (ctypes.c_int, [ctypes.c_char_p, _HANDLES, _ERROR]),
+    "tunefarm_package_open_bytes": (ctypes.c_int, [ctypes.c_char_p, ctypes.c_size_t, _HANDLES, _ERROR]),
     "tunefarm_package_close": (None, [_HANDLE]),
     "tunefarm_package_kernel_count": (ctypes.c_size_t, [_HANDLE]),
     "tunefarm_package_kernel_name": (ctypes.c_char_p, [_HANDLE, ctypes.c_size_t]),
     "tunefarm_kernel_load": (ctypes.c_int, [_HANDLE, ctypes.c_char_p, ctypes.POINTER(Dim), ctypes.c_size_t,
                                             ctypes.POINTER(LoadOptions), _HANDLES, _ERROR]),
+    "tunefarm_kernel_update": (ctypes.c_int, [_HANDLE, _HANDLE, _ERROR]),
     "tunefarm_kernel_close": (None, [_HANDLE]),
     "tunefarm_kernel_device": (ctypes.c_int32, [_HANDLE]),
     "tunefarm_kernel_dim_count": (ctypes.c_size_t, [_HANDLE]),

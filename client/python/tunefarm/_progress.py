@@ -1,5 +1,5 @@
-"""How a job goes, for people who wait: one line that is updated in a notebook and on a terminal, plain lines elsewhere.
-Private."""
+"""How a job or an upload goes, for people who wait: one line that is updated in a notebook and on a terminal, plain lines
+elsewhere. Private."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 import time
 from typing import Any, Dict, Optional, TextIO
 
-from tunefarm._display import duration_text, notebook
+from tunefarm._display import bytes_text, duration_text, notebook, short
 from tunefarm._visible import visible
 from tunefarm.model import JobEvent, Outcome, Progress, TrialPurpose
 
 _UPDATE_SECONDS = 0.1  # at least, between two updates of a line
+_TENTHS_BYTES_MIN = 256 << 20  # of an upload whose tenths are lines
 
 
 def _line(progress: Progress, best: str) -> str:
@@ -28,7 +29,8 @@ class _Place:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def show(self, progress: Progress, best: str) -> None:
+    def show(self, line: str, done: int, total: int, note: str) -> None:
+        """`line` says all; `note` is its end, behind the numbers."""
         raise NotImplementedError
 
     def say(self, text: str) -> None:
@@ -43,11 +45,11 @@ class _Lines(_Place):
 
     _last_tenth = -1
 
-    def show(self, progress: Progress, best: str) -> None:
-        tenth = progress.done * 10 // progress.total if progress.total else 0
+    def show(self, line: str, done: int, total: int, note: str) -> None:
+        tenth = done * 10 // total if total else 0
         if tenth > self._last_tenth:
             self._last_tenth = tenth
-            self.say(_line(progress, best))
+            self.say(line)
 
 
 class _Terminal(_Place):
@@ -55,8 +57,8 @@ class _Terminal(_Place):
 
     _text = ""
 
-    def show(self, progress: Progress, best: str) -> None:
-        self._write(_line(progress, best))
+    def show(self, line: str, done: int, total: int, note: str) -> None:
+        self._write(line)
 
     def say(self, text: str) -> None:
         line = self._text
@@ -76,14 +78,14 @@ class _Terminal(_Place):
 class _Bar(_Place):
     """A bar of tqdm on a terminal."""
 
-    def __init__(self, stream: TextIO, tqdm: Any) -> None:
+    def __init__(self, stream: TextIO, tqdm: Any, **options: Any) -> None:
         super().__init__(stream)
-        self._bar = tqdm(total=0, unit=" configs", file=stream)
+        self._bar = tqdm(total=0, file=stream, **options)
 
-    def show(self, progress: Progress, best: str) -> None:
-        self._bar.total = progress.total
-        self._bar.n = progress.done
-        self._bar.set_postfix_str(best, refresh=False)
+    def show(self, line: str, done: int, total: int, note: str) -> None:
+        self._bar.total = total
+        self._bar.n = done
+        self._bar.set_postfix_str(note, refresh=False)
         self._bar.refresh()
 
     def say(self, text: str) -> None:
@@ -101,9 +103,8 @@ class _Cell(_Place):
         self._display = display
         self._handle: Any = None
 
-    def show(self, progress: Progress, best: str) -> None:
-        line = _line(progress, best)
-        bar = f'<progress value="{progress.done}" max="{max(progress.total, 1)}"></progress>'
+    def show(self, line: str, done: int, total: int, note: str) -> None:
+        bar = f'<progress value="{done}" max="{max(total, 1)}"></progress>'
         shown = {"text/plain": line, "text/html": f"{bar} {html.escape(line)}"}
         if self._handle is None:
             self._handle = self._display.display(shown, raw=True, display_id=True)
@@ -111,7 +112,8 @@ class _Cell(_Place):
             self._handle.update(shown, raw=True)
 
 
-def _place(stream: TextIO) -> _Place:
+def _place(stream: TextIO, **bar: Any) -> _Place:
+    """`bar`: options of tqdm."""
     display = notebook()
     if display is not None:
         return _Cell(stream, display)
@@ -121,14 +123,14 @@ def _place(stream: TextIO) -> _Place:
         from tqdm import tqdm
     except ImportError:
         return _Terminal(stream)
-    return _Bar(stream, tqdm)
+    return _Bar(stream, tqdm, **bar)
 
 
 class ProgressDisplay:
     """Fed with the events of one job by one thread."""
 
     def __init__(self, stream: Optional[TextIO] = None) -> None:
-        self._place = _place(stream or sys.stderr)
+        self._place = _place(stream or sys.stderr, unit=" configs")
         self._best_ns: Dict[str, float] = {}
         self._waiting: Optional[Progress] = None  # came too soon after what is shown
         self._shown_at = float("-inf")
@@ -152,7 +154,8 @@ class ProgressDisplay:
 
     def _show(self) -> None:
         if self._waiting is not None:
-            self._place.show(self._waiting, self._best_text())
+            progress, best = self._waiting, self._best_text()
+            self._place.show(_line(progress, best), progress.done, progress.total, best)
             self._waiting = None
             self._shown_at = time.monotonic()
 
@@ -163,4 +166,26 @@ class ProgressDisplay:
     def close(self) -> None:
         """What came last is shown."""
         self._show()
+        self._place.close()
+
+
+class UploadDisplay:
+    """Told by one thread how many bytes of one upload the daemon has."""
+
+    def __init__(self, name: str, total: int, stream: Optional[TextIO] = None) -> None:
+        self._name, self._total = short(name), total
+        self._place = _place(stream or sys.stderr, unit="B", unit_scale=True, unit_divisor=1024, desc=self._name)
+        self._is_plain = isinstance(self._place, _Lines)
+        self._shown_at = float("-inf")
+
+    def __call__(self, done: int) -> None:
+        if self._is_plain and self._total < _TENTHS_BYTES_MIN and self._shown_at > 0:
+            return
+        if done < self._total and time.monotonic() - self._shown_at < _UPDATE_SECONDS:
+            return
+        line = f"uploading {self._name}: {bytes_text(done)} of {bytes_text(self._total)}"
+        self._place.show(line, done, self._total, "")
+        self._shown_at = time.monotonic()
+
+    def close(self) -> None:
         self._place.close()

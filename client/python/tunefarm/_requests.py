@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from tunefarm import _wire, model
 from tunefarm.errors import InvalidArgumentError
-from tunefarm.v1 import job_pb2, lookup_service_pb2, measurement_pb2, problem_pb2
+from tunefarm.v1 import job_pb2, lookup_service_pb2, measurement_pb2, package_service_pb2, problem_pb2
 
 PROBLEMS_MAX = 256
 # The daemon takes so many problems at once.
@@ -41,6 +41,16 @@ def message(kind: Any, **fields: Any) -> Any:
 
 def _is_list(value: Any) -> bool:
     return not isinstance(value, (str, bytes)) and hasattr(value, "__iter__")
+
+
+def dim_filters(dims: Optional[Mapping[str, Any]]) -> List[Any]:
+    """Of each dim a value or a list of values, as they are printed."""
+    filters = []
+    for name, value in (dims or {}).items():
+        values = [_wire.value_from(_wire.value_to(one, f"dim {name}")) for one in (value if _is_list(value) else [value])]
+        texts = [str(one).lower() if isinstance(one, bool) else str(one) for one in values]
+        filters.append(package_service_pb2.DimFilter(dim=name, values=texts))
+    return filters
 
 
 def problems(dims: Optional[Mapping[str, Any]], listed: Optional[Sequence[Mapping[str, Any]]],

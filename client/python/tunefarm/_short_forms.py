@@ -104,14 +104,13 @@ class _Expander:
         begin = self._at
         name = self._match(_NAME)
         field = message.fields_by_name.get(name)
-        if field is None:
-            fields = [known.name for known in message.fields]
-            self._note(begin, f"{message.name} has no field '{name[:_SHOWN_MAX]}'{_did_you_mean(name, fields)}")
         self._skip_space()
         has_colon = self._peek() == ":"
         if has_colon:
             self._at += 1
         self._skip_space()
+        if field is None:
+            self._note_unknown(begin, message, name)
         is_message = self._peek() in _CLOSING
         if not has_colon and not is_message and self._peek() != "[":
             raise _NotWellFormed
@@ -147,17 +146,14 @@ class _Expander:
             self._at += 1
             self.read_fields(field.message_type, closing, depth + 1)
             return
-        is_file = field.message_type is not None and field.message_type.name == "DataFile"
-        if field.message_type is not None and field.message_type.name != "Value" and not is_file:
-            raise _NotWellFormed
         token = self._read_token()
-        if is_file:
-            if token.kind != "string":
-                raise _NotWellFormed
-            self.edits.append((token.begin, token.begin, "{ path: "))
-            self.edits.append((token.end, token.end, " }"))
-        elif field.message_type is not None:
+        message = field.message_type.name if field.message_type is not None else ""
+        if message == "DataFile":
+            self._expand_file(field, token)
+        elif message == "Value":
             self._expand_value(field, token)
+        elif message:
+            self._note_without_braces(field, token)
         elif field.enum_type is not None:
             self._expand_enum(field, token)
         elif field.type == field.TYPE_STRING:
@@ -191,6 +187,50 @@ class _Expander:
             raise _NotWellFormed
         self.edits.append((end, end, " }"))
 
+    def _note_unknown(self, begin: int, message: Any, name: str) -> None:
+        instead = _with_file(message, self._peek_text()) if name in ("file", "path") else ""
+        help_text = f"; write {instead}" if instead else _did_you_mean(name, [known.name for known in message.fields])
+        self._note(begin, f"{message.name} has no field '{name[:_SHOWN_MAX]}'{help_text}")
+
+    def _peek_text(self) -> str:
+        """The text that comes next, in its quotes; an example where none or a long one does."""
+        begin = self._at
+        text = ""
+        try:
+            if self._peek() in ('"', "'"):
+                token = self._read_token()
+                text = self._text[token.begin:token.end]
+        except _NotWellFormed:
+            pass
+        self._at = begin
+        return text if 0 < len(text.encode("utf-8")) <= _SHOWN_MAX else '"x.npy"'
+
+    def _note_without_braces(self, field: Any, token: _Token) -> None:
+        """A bare value where fields are expected."""
+        message, text = field.message_type, self._text[token.begin:token.end]
+        help_text = ""
+        own = message.fields_by_name.get(text.lower())
+        if token.kind == "string":
+            help_text = _with_file(message, text if len(text.encode("utf-8")) <= _SHOWN_MAX else '"x.npy"')
+        elif own is not None and own.message_type is not None:
+            help_text = f"{own.name} {{}}"
+        names = ", ".join(known.name for known in message.fields)
+        if help_text or not names:
+            help_text = f": {field.name} {{ {help_text} }}" if help_text else f": {field.name} {{}}"
+        else:
+            help_text = f"; its fields are {names}"
+        self._note(token.begin, f"field '{field.name}' takes fields in braces{help_text}")
+
+    def _expand_file(self, field: Any, token: _Token) -> None:
+        if token.kind != "string":
+            self._note_text(field, token)
+            return
+        self.edits.append((token.begin, token.begin, "{ path: "))
+        self.edits.append((token.end, token.end, " }"))
+
+    def _note_text(self, field: Any, token: _Token) -> None:
+        self._note(token.begin, f"field '{field.name}' takes a text in quotes: \"{self._shown(token)}\"")
+
     def _note_word(self, field: str, token: _Token) -> None:
         word = self._shown(token)
         self._note(token.begin, f"field '{field}': {word} is neither a number nor true or false; a text stands in quotes: "
@@ -207,7 +247,7 @@ class _Expander:
         if token.kind in ("int", "float"):
             self.edits += [(token.begin, token.begin, '"'), (token.end, token.end, '"')]
         elif token.kind != "string":
-            self._note(token.begin, f"field '{field.name}' takes a text in quotes: \"{self._shown(token)}\"")
+            self._note_text(field, token)
 
     def _expand_enum(self, field: Any, token: _Token) -> None:
         values = field.enum_type.values_by_name
@@ -286,6 +326,13 @@ class _Expander:
     def _note(self, offset: int, message: str) -> None:
         if len(self.errors) < _ERRORS_MAX:
             self.errors.append((offset, message))
+
+
+def _with_file(message: Any, path: str) -> str:
+    """How data of a file are written in such a message; "": not at all."""
+    return {"Fill": f"file: {path}", "ExpectedFile": f'buffer: "NAME" file: {path}',
+            "Reference": f'files {{ buffer: "NAME" file: {path} }}', "Buffer": f"fill {{ file: {path} }}",
+            "ConstantSymbol": f"fill {{ file: {path} }}"}.get(message.name, "")
 
 
 def _did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import uuid
-from typing import Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
 import grpc
 
@@ -14,12 +14,15 @@ from tunefarm import _calls, _connection, _data_files, _definition_data, _defini
 from tunefarm._display import angle, notebook
 from tunefarm._progress import ProgressDisplay
 from tunefarm._visible import visible
-from tunefarm.errors import (AbortedError, DeadlineExceededError, InvalidArgumentError, JobCancelledError,
-                             JobFailedError, NotFoundError, TunefarmError, UnavailableError)
+from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InternalError,
+                             InvalidArgumentError, JobCancelledError, JobFailedError, NotFoundError, TunefarmError, UnavailableError)
 from tunefarm.results import Listing, Page, Results
 from tunefarm.v1 import (data_file_service_pb2_grpc, device_service_pb2, device_service_pb2_grpc, job_pb2, kernel_service_pb2,
-                         kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, server_service_pb2,
-                         server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
+                         kernel_service_pb2_grpc, lookup_service_pb2, lookup_service_pb2_grpc, package_service_pb2,
+                         package_service_pb2_grpc, server_service_pb2, server_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
+
+if TYPE_CHECKING:
+    from tunefarm import launch
 
 JobLike = Union[int, str, model.Job]
 KernelLike = Union[str, "os.PathLike[str]"]
@@ -31,6 +34,7 @@ _STREAM_SECONDS = 15.0
 _ALIVE_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 _LAST_PART_SECONDS = 600.0
+_PACKAGE_SECONDS = 600.0
 # After a first Ctrl-C, where somebody sits in front of it.
 _SECOND_CTRL_C_SECONDS = 3.0
 
@@ -71,6 +75,7 @@ class Client:
         self._kernels = kernel_service_pb2_grpc.KernelServiceStub(channel)
         self._tuning = tuning_service_pb2_grpc.TuningServiceStub(channel)
         self._lookup = lookup_service_pb2_grpc.LookupServiceStub(channel)
+        self._packages = package_service_pb2_grpc.PackageServiceStub(channel)
         self._devices = device_service_pb2_grpc.DeviceServiceStub(channel)
         self._server = server_service_pb2_grpc.ServerServiceStub(channel)
 
@@ -117,11 +122,16 @@ class Client:
         """Checks and stores a definition (a file, a folder with one, or the name of a built-in kernel) with its sources,
         and uploads its data files (not with `validate_only`). Storing the same one again changes nothing, so that the
         call is repeated like a read."""
-        name, definition = self._definition(path, None, None, timeout, upload=not validate_only)
-        if definition is None:
-            raise InvalidArgumentError(f"'{name}' is neither a file nor a built-in kernel")
-        request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
-        return _wire.kernel(self._read(self._kernels.CreateKernel, request, timeout).kernel)
+        def describe() -> Tuple[str, Any]:
+            return self._definition(path, None, None, None if validate_only else self._data_link(timeout, False), timeout)
+
+        def send(name: str, definition: Any) -> Any:
+            if definition is None:
+                raise InvalidArgumentError(f"'{name}' is neither a file nor a built-in kernel")
+            request = kernel_service_pb2.CreateKernelRequest(kernel=definition, validate_only=validate_only)
+            return self._read(self._kernels.CreateKernel, request, timeout)
+
+        return _wire.kernel(_with_data(describe, send).kernel)
 
     def delete_kernel(self, name: str, *, timeout: Optional[float] = None) -> None:
         """Deletes a stored definition, by "kernels/{id}"; best configs, their history and ended jobs stay. For who
@@ -130,11 +140,13 @@ class Client:
 
     # The users' own data.
 
-    def upload_file(self, path: KernelLike, data_type: Optional[str] = None, *, timeout: Optional[float] = None) -> Any:
+    def upload_file(self, path: KernelLike, data_type: Optional[str] = None, *, progress: bool = True,
+                    timeout: Optional[float] = None) -> Any:
         """Uploads the elements of a .npy file (versions 1.0 to 3.0, C order, little-endian, no objects) or, under any
         other name, a file of raw little-endian elements; at most 2 GiB. Returns what names them in a definition, a
         `tunefarm.v1.kernel_pb2.DataFile`. What the daemon has by content is not sent again, and an upload that broke off
-        is continued; memory does not grow with the file. `timeout` is that of each part of 1 MiB.
+        is continued; memory does not grow with the file. `timeout` is that of each part of 1 MiB. `progress`: from 8 MiB
+        on, it is shown how far the upload is.
 
         `data_type` ("bf16", "f32", ...) says what raw elements are: those of files without header, and those that .npy
         files have as V1, V2, u2 and the like. InvalidArgumentError for a file that is damaged, of another type, or changes
@@ -142,35 +154,35 @@ class Client:
         """
         with _data_files.opened(path) as elements:
             chosen = _data_files.chosen_type(elements, data_type)
-            return _data_files.describe(elements, chosen, self._data_file_call(timeout))
+            return _data_files.describe(elements, chosen, self._data_link(timeout, progress))
 
-    def upload_array(self, array: Any, data_type: Optional[str] = None, *, timeout: Optional[float] = None) -> Any:
+    def upload_array(self, array: Any, data_type: Optional[str] = None, *, progress: bool = True,
+                     timeout: Optional[float] = None) -> Any:
         """upload_file for an array of NumPy, PyTorch, CuPy, or whatever has `__array__`, in row-major order."""
         elements = _data_files.of_array(array)
         chosen = _data_files.chosen_type(elements, data_type)
-        return _data_files.describe(elements, chosen, self._data_file_call(timeout))
+        return _data_files.describe(elements, chosen, self._data_link(timeout, progress))
 
     def _definition(self, kernel: KernelLike, inputs: Optional[Mapping[str, Any]], expected: Optional[Mapping[str, Any]],
-                    timeout: Optional[float], *, upload: bool = True) -> Tuple[str, Any]:
-        """(name, definition or None) of what a caller names, with all its data named by digest, and uploaded."""
+                    link: Optional[_data_files.Link], timeout: Optional[float]) -> Tuple[str, Any]:
+        """(name, definition or None) of what a caller names, with all its data named by digest, and uploaded by `link`."""
         name, definition, file = _definitions.resolve(kernel)
         if definition is None and (inputs or expected):
             request = kernel_service_pb2.GetKernelRequest(name=name, include_sources=True)
             definition = self._read(self._kernels.GetKernel, request, timeout).kernel
             definition.name = definition.program_digest = ""
         if definition is not None:
-            _definition_data.fill(definition, file.parent if file else None, inputs, expected,
-                                  self._data_file_call(timeout) if upload else None)
+            _definition_data.fill(definition, file.parent if file else None, inputs, expected, link)
         return name, definition
 
-    def _data_file_call(self, timeout: Optional[float]) -> _data_files.Call:
+    def _data_link(self, timeout: Optional[float], shows_progress: bool) -> _data_files.Link:
         def call(method: str, request: Any) -> Any:
             seconds = self._timeout if timeout is None else timeout
             if _data_files.is_last_part(request):  # the daemon reads and syncs the whole file before it answers
                 seconds = max(seconds, _LAST_PART_SECONDS)
             return self._read(getattr(self._data_files, method), request, seconds)
 
-        return call
+        return _data_files.Link(call, shows_progress)
 
     # Jobs.
 
@@ -182,7 +194,7 @@ class Client:
                policy: str = "default", measure: Optional[Mapping[str, Any]] = None, priority: int = 0,
                retry_poisoned: bool = False, required_isolation: str = "", label: str = "", no_promotion: bool = False,
                promote_given: bool = False, no_memory: bool = False, inputs: Optional[Mapping[str, Any]] = None,
-               expected: Optional[Mapping[str, Any]] = None, request_id: Optional[str] = None,
+               expected: Optional[Mapping[str, Any]] = None, request_id: Optional[str] = None, progress: bool = False,
                timeout: Optional[float] = None) -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
@@ -200,14 +212,13 @@ class Client:
         `inputs` fills buffers of the kernel with data of your own: {"x": array, "rows": "rows.npy"} maps their names to
         arrays or files (see upload_array and upload_file), which are uploaded first; data that differ make another
         definition. `expected` maps all outputs to what they must equal, in place of the definition's reference.
+        `progress` shows how far large uploads are.
 
         The same `request_id` with the same body is the same job for 7 days, so that repeating a call whose answer got
         lost makes no second one; by default each call has an id of its own, which its repetitions share.
         """
-        name, definition = self._definition(kernel, inputs, expected, timeout)
         job = _requests.message(
-            job_pb2.Job, kernel="" if definition is not None else name,
-            problems=_requests.problems(dims, problems, pinned, input_seeds), device_selector=device,
+            job_pb2.Job, problems=_requests.problems(dims, problems, pinned, input_seeds), device_selector=device,
             strategy=_requests.strategy(strategy, strategy_options, seed),
             budget=_requests.message(
                 job_pb2.Budget, max_trials=max_trials, max_seconds=max_seconds, max_device_seconds=max_device_seconds,
@@ -215,9 +226,17 @@ class Client:
             policy=_requests.policy(policy, measure), priority=priority, retry_poisoned=retry_poisoned,
             required_isolation=required_isolation, label=label, no_promotion=no_promotion,
             promote_given=promote_given, no_memory=no_memory)
-        request = tuning_service_pb2.CreateJobRequest(
-            job=job, kernel_definition=definition, request_id=request_id or str(uuid.uuid4()))
-        return _wire.job(self._read(self._tuning.CreateJob, request, timeout).job)
+        own_id = request_id or str(uuid.uuid4())
+
+        def describe() -> Tuple[str, Any]:
+            return self._definition(kernel, inputs, expected, self._data_link(timeout, progress), timeout)
+
+        def send(name: str, definition: Any) -> Any:
+            job.kernel = "" if definition is not None else name
+            request = tuning_service_pb2.CreateJobRequest(job=job, kernel_definition=definition, request_id=own_id)
+            return self._read(self._tuning.CreateJob, request, timeout)
+
+        return _wire.job(_with_data(describe, send).job)
 
     def job(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:
         """As it is now, with its studies. NotFoundError if there is none."""
@@ -317,7 +336,8 @@ class Client:
              timeout: Optional[float] = None, **submit: Any) -> model.Job:
         """Submits a job, waits for its end, and returns it; `job.best` is the winner, or None if no config was valid.
 
-        `progress`: a bar (on a terminal and in a notebook, plain lines elsewhere), nothing, or a function of each event.
+        `progress`: a bar (on a terminal and in a notebook, plain lines elsewhere), nothing, or a function of each event;
+        the bar also shows large uploads.
         `submit` is as for submit. Ctrl-C detaches: it says how to come back and goes on as KeyboardInterrupt, and the job
         continues; a second Ctrl-C cancels the job. `timeout`, the seconds for all of it, cancels it with
         DeadlineExceededError. When the daemon is lost the job goes on there and the error names it.
@@ -325,7 +345,7 @@ class Client:
         """
         deadline = _calls.Deadline(timeout)
         try:
-            job = self.submit(kernel, timeout=deadline.left(self._timeout), **submit)
+            job = self.submit(kernel, progress=progress is True, timeout=deadline.left(self._timeout), **submit)
         except (KeyboardInterrupt, DeadlineExceededError):
             _say(None, "The job may have been queued; tunefarm jobs list shows it.")
             raise
@@ -468,6 +488,42 @@ class Client:
         request = lookup_service_pb2.ListBestConfigsRequest(kernel=name, program_digest=digest, page_size=_PAGE_SIZE)
         return Listing(map(_wire.best_config, self._pages(self._lookup.ListBestConfigs, request, "bests", timeout)))
 
+    def package(self, kernel: KernelLike = "", device: Optional[str] = None, dims: Optional[Mapping[str, Any]] = None, *,
+                timeout: Optional[float] = None) -> "launch.Package":
+        """Best configs with their binaries, which the daemon compiles where it has them no more: as a package that
+        `tunefarm.launch` launches, also when the daemon has ended. `package("matmul", "H100", {"M": [1024, 2048]})`.
+
+        `kernel`: a name, "kernels/{id}" or the path of a definition, for which only its own bests count; "": all
+        kernels. `device`: a device class by its id, its name or a word of its name ("H100"). `dims`: problems that have
+        this value of a dim, or one of a list. What was left out and why says `left_out` of the package.
+
+        `timeout` None: 10 minutes. NotFoundError for no such best; FailedPreconditionError (PACKAGE_EMPTY) where none
+        can be packaged. Needs the right to submit kernels, and libtunefarm-launch.so.1. A package is code: it runs with
+        the rights of this process.
+        """
+        from tunefarm import launch
+
+        request = package_service_pb2.ExportPackageRequest(device_class=device or "", dims=_requests.dim_filters(dims))
+        if _definitions.is_path(kernel):
+            request.kernel, definition = self._definition(kernel, None, None, None, timeout)
+            request.definitions.append(definition)
+        else:
+            request.kernel = str(kernel)
+        contents, content = self._read(self._whole_package, request, _PACKAGE_SECONDS if timeout is None else timeout)
+        if len(content) != contents.file_bytes:
+            raise InternalError(f"the daemon sent {len(content)} bytes of a package of {contents.file_bytes}")
+        package = launch.open_bytes(content)
+        package.left_out = tuple(contents.left_out)
+        return package
+
+    def _whole_package(self, request: Any, timeout: float) -> Tuple[Any, bytes]:
+        contents, parts = package_service_pb2.PackageContents(), []
+        for response in self._packages.ExportPackage(request, timeout=timeout):
+            if response.HasField("contents"):
+                contents = response.contents
+            parts.append(response.data)
+        return contents, b"".join(parts)
+
     def _asked(self, kernel: KernelLike, timeout: Optional[float]) -> Tuple[str, str]:
         """The name to ask for, and the program_digest of a path's definition."""
         if not _definitions.is_path(kernel):
@@ -534,6 +590,18 @@ class _Batch:
     def configs(self) -> model.BatchConfigs:
         return model.BatchConfigs(tuple(self._configs), tuple(self._indexes), tuple(self._medians_ns),
                                   tuple(self._matches), tuple(self._distances), self._revision)
+
+
+def _with_data(describe: Callable[[], Tuple[str, Any]], send: Callable[[str, Any], Any]) -> Any:
+    """What `send` answers to the (name, definition) of `describe`, which uploads. Data that the daemon has dropped in
+    between, since no kernel named them yet, are uploaded once more."""
+    name, definition = describe()
+    try:
+        return send(name, definition)
+    except FailedPreconditionError as error:
+        if error.reason != "DATA_FILE_NOT_FOUND" or definition is None:
+            raise
+    return send(*describe())
 
 
 def _closed_error() -> AbortedError:

@@ -34,7 +34,7 @@ from tunefarm._display import angle
 from tunefarm._launch_abi import check
 from tunefarm.errors import InvalidArgumentError, LaunchError, ResourceExhaustedError
 
-__all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open"]
+__all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open", "open_bytes"]
 
 _RESERVED = ("stream", "workspace", "generation")
 _PROBLEMS_MAX = 1024  # whose plans a kernel remembers
@@ -75,13 +75,26 @@ def open(path: "Union[str, os.PathLike[str]]") -> "Package":
     return Package(handle)
 
 
+def open_bytes(content: "Union[bytes, bytearray, memoryview]") -> "Package":
+    """The same of a package in memory, which is copied."""
+    library, error, handle = _launch_abi.library(), _launch_abi.sized(_launch_abi.Error), ctypes.c_void_p(None)
+    try:
+        held = content if isinstance(content, bytes) else memoryview(content).tobytes()
+    except TypeError:
+        raise InvalidArgumentError(f"the bytes of a package are no {type(content).__name__}") from None
+    check(library.tunefarm_package_open_bytes(held, len(held), ctypes.byref(handle), ctypes.byref(error)), error)
+    return Package(handle)
+
+
 class Package:
-    """A file with kernels; made by `open`. It is closed when nothing refers to it; its kernels stay usable."""
+    """Some kernels; made by `open`, `open_bytes` or `Client.package`. It is closed when nothing refers to it; its kernels stay usable."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._library = _launch_abi.library()
         self._handle = handle
         weakref.finalize(self, self._library.tunefarm_package_close, handle).atexit = False
+        self.left_out: Tuple[str, ...] = ()
+        """What `Client.package` left out and why, a sentence each, at most 1000."""
 
     @property
     def kernels(self) -> Tuple[str, ...]:
@@ -171,7 +184,13 @@ class Kernel:
         of this kernel and stream is used, allocated when it is first needed; call once before a capture so that it lies
         outside of the graph's memory. Give one to graphs that may run at the same time. `generation`: that of the plan
         that `prepare` returned; required where the plan `needs_prepare`."""
-        self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+        while True:
+            try:
+                self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+                return
+            except LaunchError as error:
+                if error.code != "STALE" or not self._plans_anew(values):
+                    raise
 
     def prepare(self, /, *, stream: Any = None, workspace: Any = None, **values: Any) -> Plan:
         """Changes the arguments once for the config of these dims, such as to another layout of weights; enqueued like
@@ -185,6 +204,24 @@ class Kernel:
         if dims.keys() != set(self.dims):
             raise self._names_error(dims, ())
         return self._look_up(self._dims_of(dims)).plan
+
+    def update(self, package: Package, /) -> None:
+        """Takes over what another package, such as a newer export, has for this kernel, its dims and its device.
+
+        Plans are made from it from now on. Launches follow with the next one that no CUDA graph captures, with a larger
+        workspace of the kernel's own where they need one; a launch with a `generation` follows where the arguments are
+        prepared alike, and raises LaunchError with the code STALE otherwise. Any thread may call it while others
+        launch. What was loaded stays until the kernel goes. After an error all is as before."""
+        if not isinstance(package, Package):
+            raise InvalidArgumentError(f"`package` is what tunefarm.launch.open returns, not a {type(package).__name__}")
+        error = _launch_abi.sized(_launch_abi.Error)
+        check(self._library.tunefarm_kernel_update(self._handle, package._handle, ctypes.byref(error)), error)
+
+    def _plans_anew(self, named: Dict[str, Any]) -> bool:
+        """Whether an update has brought another plan for these dims than the remembered one. It takes its place."""
+        dims = self._dims_of(named)
+        known = self._problems.get(tuple(map(operator.index, dims)))
+        return self._look_up(dims).plan.generation != (known and known.plan.generation)
 
     def _run(self, call: Callable[..., int], stream: Any, workspace: Any, generation: int,
              named: Dict[str, Any]) -> None:
@@ -242,7 +279,8 @@ class Kernel:
         launch.stream = handle
         launch.workspace, launch.workspace_bytes = room, room_bytes
         try:
-            launch.generation = generation
+            # After an update the library says by it whether the plan still holds, in a capture above all.
+            launch.generation = problem.plan.generation if generation == 0 else generation
         except TypeError:
             raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
                                        f"{type(generation).__name__}") from None

@@ -125,6 +125,7 @@ Failure CudaProblem::Pause(const std::function<void()>& between) {
 }
 
 Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& between) {
+  TUNEFARM_RETURN_IF_FAILED(ForgetChangedFiles());
   sealed_.clear();
   const absl::StatusOr<std::vector<BufferPlan>> plans =
       kernel_->plan->Buffers(kernel_->problem, default_config_, kernel_->device_class);
@@ -162,10 +163,11 @@ Failure CudaProblem::LoadReference(std::unique_ptr<LoadedModule>* module) {
 }
 
 Failure CudaProblem::BuildReference(LoadedModule* module, const std::function<void()>& between) {
-  for (const Buffer& buffer : buffers_) {
-    if (!IsOutput(buffer.plan) || !buffer.plan.expected) continue;
+  for (Buffer& buffer : buffers_) {
+    if (!IsOutput(buffer.plan) || !buffer.plan.expected || buffer.holds_expected) continue;
     TUNEFARM_RETURN_IF_FAILED(
         ReadFile(*buffer.plan.expected, buffer.plan, CheckExpected, buffer.expected.data(), between));
+    buffer.holds_expected = true;
   }
   if (!kernel_->plan->HasSequence(Sequence::kReference)) return {};
   TUNEFARM_RETURN_IF_FAILED(RunReference(PoisonPattern::kFirst, module));
@@ -251,6 +253,20 @@ Failure CudaProblem::ReadFile(const v1::DataFile& file, const BufferPlan& plan,
   return {};
 }
 
+// Other inputs are built within a trial, whose deadlines do not count the reading of large files. What was not sealed
+// to its end may be anything, and a prepare step may write what a file filled.
+Failure CudaProblem::ForgetChangedFiles() {
+  bool are_whole = !sealed_.empty() && !kernel_->plan->HasSequence(Sequence::kPreparePerProblem);
+  if (are_whole) {
+    std::vector<bool> whole;
+    TUNEFARM_RETURN_IF_FAILED(CheckSealed(&whole));
+    are_whole = std::find(whole.begin(), whole.end(), false) == whole.end();
+  }
+  if (are_whole) return {};
+  for (Buffer& buffer : buffers_) buffer.holds_data = buffer.holds_expected = false;
+  return {};
+}
+
 Failure CudaProblem::CheckIndicesOnDevice(const BufferPlan& plan, CUdeviceptr data) {
   if (!plan.index_limit) return {};
   std::vector<std::byte> part;
@@ -265,7 +281,10 @@ Failure CudaProblem::CheckIndicesOnDevice(const BufferPlan& plan, CUdeviceptr da
 Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed, const std::function<void()>& between) {
   const CUdeviceptr target = buffer->pristine.empty() ? buffer->memory.data() : buffer->pristine.data();
   if (buffer->plan.fill.has_file()) {
-    return ReadFile(buffer->plan.fill.file(), buffer->plan, CheckIndices, target, between);
+    if (buffer->holds_data) return {};
+    TUNEFARM_RETURN_IF_FAILED(ReadFile(buffer->plan.fill.file(), buffer->plan, CheckIndices, target, between));
+    buffer->holds_data = !IsScratch(buffer->plan);  // work space is not sealed
+    return {};
   }
   if (buffer->plan.fill.kind_case() == v1::Fill::kPrepareStep) {
     // Its step writes it; until then it reads as unwritten.
@@ -364,6 +383,16 @@ Failure CudaProblem::Seal() {
   std::vector<uint64_t> checksums;
   TUNEFARM_RETURN_IF_FAILED(tools_.harness.Checksums(ranges, &checksums));
   for (size_t i = 0; i < sealed_.size(); ++i) sealed_[i].checksum = checksums[i];
+  return {};
+}
+
+Failure CudaProblem::CheckSealed(std::vector<bool>* whole) {
+  std::vector<ByteRange> ranges;
+  for (const Sealed& sealed : sealed_) ranges.push_back(sealed.range);
+  std::vector<uint64_t> checksums;
+  TUNEFARM_RETURN_IF_FAILED(tools_.harness.Checksums(ranges, &checksums));
+  whole->clear();
+  for (size_t i = 0; i < sealed_.size(); ++i) whole->push_back(checksums[i] == sealed_[i].checksum);
   return {};
 }
 
@@ -479,12 +508,10 @@ Failure CudaProblem::FindDamage() {
   TUNEFARM_RETURN_IF_FAILED(tools_.gpu.Synchronize("The kernel crashed"));
   const Failure guards = FindGuardDamage();
   if (guards.sticky || (guards && guards.outcome != v1::OUTCOME_OUT_OF_BOUNDS)) return guards;
-  std::vector<ByteRange> ranges;
-  for (const Sealed& sealed : sealed_) ranges.push_back(sealed.range);
-  std::vector<uint64_t> checksums;
-  TUNEFARM_RETURN_IF_FAILED(tools_.harness.Checksums(ranges, &checksums));
+  std::vector<bool> whole;
+  TUNEFARM_RETURN_IF_FAILED(CheckSealed(&whole));
   for (size_t i = 0; i < sealed_.size(); ++i) {
-    if (checksums[i] == sealed_[i].checksum) continue;
+    if (whole[i]) continue;
     seed_.reset();
     if (!guards) return {v1::OUTCOME_OUT_OF_BOUNDS, sealed_[i].what + "."};
   }

@@ -80,6 +80,9 @@ class CudaProblem {
     GuardedBuffer pristine;         // of buffers that start with data and are written
     GuardedBuffer expected;         // of outputs, as the reference left them under the first poison
     GuardedBuffer expected_second;  // only where the first leaves open what the reference wrote
+    // Whether files, which are the same for every seed, were read, and nothing of this was changed since.
+    bool holds_data = false;
+    bool holds_expected = false;
   };
   // Memory that no trial may change.
   struct Sealed {
@@ -104,6 +107,7 @@ class CudaProblem {
   Failure ReadFile(const tunefarm::v1::DataFile& file, const BufferPlan& plan,
                    Failure (*check)(const BufferPlan& plan, uint64_t first, std::span<const std::byte> elements),
                    CUdeviceptr target, const std::function<void()>& between);
+  Failure ForgetChangedFiles();
   Failure CheckIndicesOnDevice(const BufferPlan& plan, CUdeviceptr data);
   Failure FillData(Buffer* buffer, uint64_t seed, const std::function<void()>& between);
   Failure RunPrepareSteps(LoadedModule* module);
@@ -112,6 +116,8 @@ class CudaProblem {
   Failure FindAmbiguity(bool* ambiguous);
   Failure RunFromReference(Sequence sequence, LoadedModule* module, const std::string& what);
   Failure Seal();
+  // Whether each range is as it was sealed.
+  Failure CheckSealed(std::vector<bool>* whole);
   Failure FindGuardDamage();
   Failure Copy(CUdeviceptr from, CUdeviceptr to, uint64_t bytes);
   Failure ResetBuffer(const Buffer& buffer, PoisonPattern pattern);

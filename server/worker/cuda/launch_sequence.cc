@@ -7,10 +7,19 @@
 #include <limits>
 #include <optional>
 
+#include "server/driver_step/launch_attributes.h"
 #include "server/worker/cuda/tensor_map.h"
 
 namespace tunefarm::cuda {
 namespace {
+
+// By the bytes, as launch_attributes.h writes them.
+static_assert(driver_step::kCooperativeId == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+static_assert(driver_step::kClusterDimensionId == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+static_assert(driver_step::kProgrammaticStreamSerializationId == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+using AttributeValue = decltype(CUlaunchAttribute::value);
+static_assert(sizeof(AttributeValue::cooperative) == sizeof(int) && sizeof(AttributeValue::clusterDim) == 12);
+static_assert(sizeof(AttributeValue::programmaticStreamSerializationAllowed) == sizeof(int));
 
 Failure FindView(const DeviceViews& views, const std::string& name, DeviceView* view) {
   const auto found = views.find(name);
@@ -80,35 +89,17 @@ Failure LaunchSequence::BuildKernel(const DeviceViews& views, LoadedModule* modu
     TUNEFARM_RETURN_IF_FAILED(BuildArgument(views, plan, plan.arguments[i], &step->arguments[i]));
     step->parameters.push_back(step->arguments[i].bytes);
   }
-  if (plan.cluster) {
-    unsigned int cluster[3];
-    TUNEFARM_RETURN_IF_FAILED(Dimensions(*plan.cluster, plan.entry, "cluster", cluster));
-    CUlaunchAttribute attribute = {};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim.x = cluster[0];
-    attribute.value.clusterDim.y = cluster[1];
-    attribute.value.clusterDim.z = cluster[2];
-    step->attributes.push_back(attribute);
-  }
-  if (plan.attributes.cooperative()) {
-    CUlaunchAttribute attribute = {};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-    attribute.value.cooperative = 1;
-    step->attributes.push_back(attribute);
-  }
-  if (plan.attributes.programmatic_stream_serialization()) {
-    CUlaunchAttribute attribute = {};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    step->attributes.push_back(attribute);
-  }
+  unsigned int cluster[3] = {};
+  if (plan.cluster) TUNEFARM_RETURN_IF_FAILED(Dimensions(*plan.cluster, plan.entry, "cluster", cluster));
   CUlaunchConfig& config = step->config;
   config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
   config.blockDimX = block[0], config.blockDimY = block[1], config.blockDimZ = block[2];
   config.sharedMemBytes = static_cast<unsigned int>(plan.dynamic_shared_bytes);
   config.hStream = gpu_.stream();
   config.attrs = step->attributes.data();
-  config.numAttrs = static_cast<unsigned int>(step->attributes.size());
+  config.numAttrs = driver_step::WriteAttributes({plan.cluster ? cluster : nullptr, plan.attributes.cooperative(),
+                                                  plan.attributes.programmatic_stream_serialization()},
+                                                 step->attributes.data());
   return {};
 }
 

@@ -3,6 +3,7 @@
 // One thread. Must not outlive the module, the buffers and the library that it was made from.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "server/definition/kernel_plan.h"
+#include "server/driver_step/launch_attributes.h"
 #include "server/worker/cuda/cublas.h"
 #include "server/worker/cuda/gpu_context.h"
 #include "server/worker/cuda/loaded_module.h"
@@ -46,7 +48,7 @@ class LaunchSequence {
     StepPlan plan;
     CUfunction function = nullptr;
     CUlaunchConfig config = {};
-    std::vector<CUlaunchAttribute> attributes;
+    std::array<CUlaunchAttribute, driver_step::kAttributesMax> attributes;
     std::vector<Argument> arguments;
     std::vector<void*> parameters;
     DeviceView memset_view, a, b, c;

@@ -16,6 +16,7 @@
 #include "tunefarm/v1/farm_service.pb.h"
 #include "tunefarm/v1/kernel_service.pb.h"
 #include "tunefarm/v1/lookup_service.pb.h"
+#include "tunefarm/v1/package_service.pb.h"
 #include "tunefarm/v1/server_service.pb.h"
 #include "tunefarm/v1/tuning_service.pb.h"
 
@@ -24,11 +25,12 @@ namespace {
 
 // A file with a service that is not listed here is found by the adapter's test of what it serves (unit_rpc).
 std::vector<const google::protobuf::FileDescriptor*> ServiceFiles() {
-  return {v1::CreateTokenRequest::descriptor()->file(),  v1::PinBestConfigRequest::descriptor()->file(),
-          v1::ListDevicesRequest::descriptor()->file(),  v1::CreateKernelRequest::descriptor()->file(),
-          v1::LookupConfigRequest::descriptor()->file(), v1::GetServerInfoRequest::descriptor()->file(),
-          v1::CreateJobRequest::descriptor()->file(),    v1::ListAgentsRequest::descriptor()->file(),
-          v1::GetDataFileRequest::descriptor()->file(),  agent::v1::RegisterRequest::descriptor()->file()};
+  return {v1::CreateTokenRequest::descriptor()->file(),    v1::PinBestConfigRequest::descriptor()->file(),
+          v1::ListDevicesRequest::descriptor()->file(),    v1::CreateKernelRequest::descriptor()->file(),
+          v1::LookupConfigRequest::descriptor()->file(),   v1::GetServerInfoRequest::descriptor()->file(),
+          v1::CreateJobRequest::descriptor()->file(),      v1::ListAgentsRequest::descriptor()->file(),
+          v1::GetDataFileRequest::descriptor()->file(),    v1::ExportPackageRequest::descriptor()->file(),
+          agent::v1::RegisterRequest::descriptor()->file()};
 }
 
 TEST(CallRulesTest, EveryMethodOfEveryServiceIsInTheTable) {

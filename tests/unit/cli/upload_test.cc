@@ -225,6 +225,31 @@ TEST_F(UploadTest, AFileThatWasWrittenIsNoFaultOfTheDaemon) {
   EXPECT_THAT(Upload(files), HasSubstr("x.bin changed while it was read"));
 }
 
+TEST_F(UploadTest, WhatWasDroppedBeforeTheCallIsUploadedOnceMore) {
+  const auto files = Described("small");
+  const absl::Status missing = WithReason(FailedPrecondition("it is not on this daemon"), "DATA_FILE_NOT_FOUND");
+  Session session;
+  session.connect.server = address_;
+  int calls = 0;
+  const auto answer = CallWithData(&session, files, [&]() -> absl::StatusOr<int> {
+    if (++calls == 1) return missing;
+    return files_.Whole(files[0].digest) == "small" ? 7 : 0;
+  });
+  EXPECT_EQ(answer.value_or(-1), 7);
+  EXPECT_EQ(calls, 2);
+  for (const absl::Status& refused : {missing, FailedPrecondition("something else")}) {
+    calls = 0;
+    const auto never = CallWithData(&session, files, [&]() -> absl::StatusOr<int> {
+      ++calls;
+      return refused;
+    });
+    EXPECT_EQ(never.status(), refused);
+    EXPECT_EQ(calls, refused == missing ? 2 : 1);
+  }
+  const auto without_files = CallWithData(&session, {}, [&]() -> absl::StatusOr<int> { return missing; });
+  EXPECT_EQ(without_files.status(), missing);
+}
+
 TEST_F(UploadTest, LargeOnesAreTold) {
   const std::string content(9 * kMib, 'x');
   const auto files = Described(content);

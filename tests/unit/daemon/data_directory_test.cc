@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "server/base/file.h"
 #include "server/upkeep/disk_reserve.h"
@@ -35,6 +40,37 @@ TEST(DataDirectory, IsClosedToOtherUsers) {
   ASSERT_EQ(chmod(data.c_str(), 0711), 0);
   ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
   EXPECT_EQ(ModeOf(data), 0711u);
+}
+
+// Two values of XDG_DATA_HOME with one runtime directory.
+TEST(DataDirectory, SocketsOfTwoLieApart) {
+  TemporaryDirectory directory;
+  const std::string runtime = directory.File("runtime");
+  const auto environment = [&](const std::string& home) {
+    return [home = directory.File(home), runtime](const char* name) -> std::optional<std::string> {
+      if (std::string_view(name) == "XDG_DATA_HOME") return home;
+      if (std::string_view(name) == "XDG_RUNTIME_DIR") return runtime;
+      return std::nullopt;
+    };
+  };
+  const std::string first = directory.File("a") + "/tunefarm", second = directory.File("b") + "/tunefarm";
+  EXPECT_EQ(SocketPathsFor(second, environment("b"))->directory, runtime + "/tunefarm") << "nobody has it yet";
+  for (int start = 0; start < 2; ++start) {
+    const auto opened = OpenDataDirectory(first, environment("a"));
+    const auto other = OpenDataDirectory(second, environment("b"));
+    ASSERT_TRUE(opened.ok() && other.ok());
+    EXPECT_EQ(opened->sockets.directory, runtime + "/tunefarm");
+    EXPECT_EQ(other->sockets.directory, second + "/run");
+    // Clients find each.
+    EXPECT_EQ(SocketPathsFor(first, environment("a"))->admin, opened->sockets.admin);
+    EXPECT_EQ(SocketPathsFor(second, environment("b"))->admin, other->sockets.admin);
+  }
+  // Another name of the first.
+  ASSERT_EQ(symlink(directory.File("a").c_str(), directory.File("c").c_str()), 0);
+  EXPECT_EQ(SocketPathsFor(directory.File("c") + "/tunefarm", environment("c"))->directory, runtime + "/tunefarm");
+  // What was first is gone: the second's stay where they are.
+  ASSERT_TRUE(RemoveTree(first).ok());
+  EXPECT_EQ(SocketPathsFor(second, environment("b"))->directory, second + "/run");
 }
 
 TEST(DataDirectory, RoomIsSetAsideForAStartOnAFullDisk) {

@@ -40,6 +40,7 @@ int main(void) {
   expect(tunefarm_kernel_load(package, "k", &dim, 1, &options, &kernel, &error) == TUNEFARM_INVALID_ARGUMENT, "NULL",
          &error);
   expect(strcmp(error.message, "The argument 'package' of the call is NULL.") == 0, "its sentence", &error);
+  expect(tunefarm_kernel_update(kernel, package, &error) == TUNEFARM_INVALID_ARGUMENT, "no update", &error);
   expect(tunefarm_kernel_plan(kernel, NULL, 0, &plan, &error) == TUNEFARM_INVALID_ARGUMENT, "no plan", &error);
   expect(tunefarm_kernel_argument(kernel, 0, &argument, &error) == TUNEFARM_INVALID_ARGUMENT, "no argument", &error);
   expect(tunefarm_kernel_prepare(kernel, &launch, &error) == TUNEFARM_INVALID_ARGUMENT, "no preparation", &error);

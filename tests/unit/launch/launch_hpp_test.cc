@@ -24,8 +24,9 @@ int main() {
   Expect(package.KernelNames().empty(), "and has no kernels");
   package = Package::FromBytes("no package", 10, &error);
   Expect(!package && error.status() == TUNEFARM_BAD_PACKAGE, "these are no package");
-  const Kernel kernel = package.Load("k", {{"dtype", "bf16"}, {"N", 768}, {"scale", 0.5}, {"causal", true}}, &error);
+  Kernel kernel = package.Load("k", {{"dtype", "bf16"}, {"N", 768}, {"scale", 0.5}, {"causal", true}}, &error);
   Expect(!kernel && error.status() == TUNEFARM_INVALID_ARGUMENT, "nor is there a kernel");
+  Expect(!kernel.Update(package, &error) && error.status() == TUNEFARM_INVALID_ARGUMENT, "to be updated");
   tunefarm::launch::Plan plan;
   Expect(!kernel.MakePlan({4096}, &plan, &error) && kernel.ArgumentLength(0, {4096}) == 0, "or a plan");
   Expect(!kernel.Prepare(nullptr, {4096}, {&plan}) && !kernel.Launch(nullptr, {4096}, {&plan}, &error), "or a launch");

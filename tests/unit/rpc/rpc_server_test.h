@@ -105,6 +105,7 @@ class RpcServerTest : public testing::Test {
     options.entropy = &entropy_;
     options.data_files = data_files_.get();
     options.node = PermanentNode("control");
+    options.compile_configs = [this](const CompileOrder& order) { return compile_(order); };
     plane_ = std::make_unique<ControlPlane>(options);
     TUNEFARM_CHECK_OK(plane_->SetDevices({HostDevice()}));
     TUNEFARM_CHECK_OK(plane_->Start());
@@ -143,6 +144,7 @@ class RpcServerTest : public testing::Test {
   RpcServices Services() {
     return {.calls = &plane_->calls(),
             .kernels = &plane_->kernel_api(),
+            .packages = &plane_->package_api(),
             .data_files = &plane_->data_file_api(),
             .tuning = &plane_->tuning_api(),
             .lookup = &plane_->lookup_api(),
@@ -222,6 +224,7 @@ class RpcServerTest : public testing::Test {
   FakeEntropy entropy_;
   std::atomic<int> shutdowns_{0};
   std::atomic<int> blocked_{0};
+  CompileConfigs compile_;  // set by tests that compile
   Notification all_are_blocked_;
   Notification release_;
   std::unique_ptr<Store> store_;

@@ -128,6 +128,17 @@ typedef struct tunefarm_load_options {
 tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char* name, const tunefarm_dim* dims,
                                      size_t dim_count, const tunefarm_load_options* options, tunefarm_kernel** kernel,
                                      tunefarm_error* error);
+/* Takes over what another package, such as a newer export, has for the same kernel, dims and device. From then on plans
+ * are made from it, and launches follow with the first one that is not captured: by their generation only where the new
+ * config's work space fits into theirs and the prepared layout is the same, else they are STALE. A launch that is
+ * captured goes on with the config of its generation, or, without one, with what launches chose from before; where
+ * another thread launches the kernel outside of the capture meanwhile, only the generation holds it. Configs that both
+ * packages have keep their generations, and the same content changes nothing.
+ *
+ * May be called from any thread while others launch, and while streams are captured. What was loaded stays, with the
+ * earlier packages, until the kernel is closed; so there are at most 1,000 updates. After an error all is as before.
+ * Errors: as tunefarm_kernel_load; INCOMPATIBLE, too, where arguments or the dims of a launch differ. */
+tunefarm_status tunefarm_kernel_update(tunefarm_kernel* kernel, const tunefarm_package* package, tunefarm_error* error);
 /* No launch may be under way. NULL is allowed. */
 void tunefarm_kernel_close(tunefarm_kernel* kernel);
 
@@ -161,7 +172,7 @@ tunefarm_status tunefarm_kernel_argument(const tunefarm_kernel* kernel, size_t i
 /* What a launch for given dims does and needs. */
 typedef struct tunefarm_plan {
   size_t size;
-  /* Names the config that was chosen; 0 is none. */
+  /* Names what was chosen: config, work space and prepared layout; 0 is none. */
   uint64_t generation;
   /* Of work space that a launch needs, aligned to 256 bytes; 0: none. */
   uint64_t workspace_bytes;
@@ -203,7 +214,8 @@ typedef struct tunefarm_launch {
   /* See tunefarm_plan.workspace_bytes. Aligned to 256 bytes. */
   void* workspace;
   uint64_t workspace_bytes;
-  /* Of the plan that the workspace and the preparation were made for; 0: of the one that the dims choose now. */
+  /* Of the plan that the workspace and the preparation were made for; 0: of the one that the dims choose now, which is
+   * STALE after an update of a kernel with configs that need preparation. */
   uint64_t generation;
 } tunefarm_launch;
 #define TUNEFARM_LAUNCH_INIT \

@@ -72,6 +72,8 @@ using Plan = tunefarm_plan;
 using Dims = std::initializer_list<int64_t>;
 using Arguments = std::initializer_list<void*>;
 
+class Package;
+
 class Kernel {
  public:
   Kernel() = default;
@@ -88,6 +90,9 @@ class Kernel {
     *argument = TUNEFARM_ARGUMENT_INIT;
     return Error::Keep(tunefarm_kernel_argument(get(), index, argument, Error::Text(error)), error);
   }
+
+  // Takes over what another package has for it.
+  bool Update(const Package& package, Error* error = nullptr);
 
   bool MakePlan(Dims dims, Plan* plan, Error* error = nullptr) const {
     *plan = TUNEFARM_PLAN_INIT;
@@ -192,5 +197,9 @@ class Package {
 
   std::unique_ptr<tunefarm_package, Close> package_;
 };
+
+inline bool Kernel::Update(const Package& package, Error* error) {
+  return Error::Keep(tunefarm_kernel_update(get(), package.get(), Error::Text(error)), error);
+}
 
 }  // namespace tunefarm::launch

@@ -95,9 +95,8 @@ def constants(cmem_args: Any, source: Source, taken: Sequence[Argument]) -> List
     names = {argument.name for argument in taken}
     for symbol, given in cmem_args.items():
         array, data_type = flat_array(given, f"cmem_args['{symbol}']")
-        if array is None:
-            array = numpy.asarray(given).reshape(1)
-        name = symbol if symbol not in names else f"{symbol}_constant"
+        array = numpy.array(given).reshape(1) if array is None else array.copy()  # launches take it as it is now
+        name = symbol if symbol not in names and symbol not in _TAKEN else f"{symbol}_constant"
         made.append(Argument(name, data_type, symbol, array))
     return made
 

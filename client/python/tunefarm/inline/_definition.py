@@ -262,6 +262,12 @@ def _add_argument(kernel: Any, argument: Argument, upload: Upload) -> None:
         buffer.fill.CopyFrom(_fill(argument.array, argument.data_type, upload))
 
 
+def uploaded(argument: Argument) -> List[Any]:
+    """The argument's arrays that definitions name by digest."""
+    is_filled = argument.array is not None and argument.access != _arguments.SCRATCH and argument.array.view("u1").any()
+    return ([argument.array] if is_filled else []) + ([] if argument.expected is None else [argument.expected])
+
+
 def _fill(array: Any, data_type: str, upload: Upload) -> Any:
     if not array.view("u1").any():  # need not be uploaded
         return kernel_pb2.Fill(zeros=kernel_pb2.ZerosFill())

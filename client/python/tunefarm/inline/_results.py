@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
-from tunefarm.errors import InvalidArgumentError
+from tunefarm.errors import FailedPreconditionError, InvalidArgumentError
 from tunefarm.inline._launching import Program
 from tunefarm.inline._options import Objective
 from tunefarm.model import Outcome, Trial, TrialPurpose
@@ -34,11 +34,36 @@ class Best(Dict[str, Any]):
         self._program.launch(self.config, arguments, stream)
 
 
+class NoBest(Dict[str, Any]):
+    """In the place of the best result where there is none: empty and false. What is asked of it raises
+    FailedPreconditionError with the reason."""
+
+    def __init__(self, why: str = "no config ran and was right") -> None:
+        super().__init__()
+        self._why = why
+
+    def _error(self) -> FailedPreconditionError:
+        return FailedPreconditionError(f"there is no best config: {self._why}")
+
+    def __missing__(self, key: str) -> Any:
+        raise self._error()
+
+    @property
+    def config(self) -> Dict[str, Any]:
+        raise self._error()
+
+    def launch(self, *arguments: Any, stream: Any = None) -> None:
+        raise self._error()
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return NoBest, (self._why,)
+
+
 class Results(List[Dict[str, Any]]):
     """A dict for each config that ran: its parameters, "time" in ms, and the metrics; in the order of the search."""
 
-    best: Optional[Best] = None
-    """By the objective; None if no config ran and was right."""
+    best: Union[Best, NoBest]
+    """By the objective; false if no config ran and was right."""
     failed: List[Dict[str, Any]]
     """A dict for each config that did not run or was wrong: its parameters, "outcome" and "message"."""
     verified_against_first_config = False
@@ -46,6 +71,7 @@ class Results(List[Dict[str, Any]]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.best = NoBest()
         self.failed = []
 
 
@@ -59,7 +85,7 @@ class Tuning(Tuple[Results, Dict[str, Any]]):
         return tuple(self)
 
     @property
-    def best(self) -> Optional[Best]:
+    def best(self) -> Union[Best, NoBest]:
         """As of the results."""
         return self[0].best
 

@@ -22,9 +22,11 @@ _PARAMETER_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 _UNNAMED = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "const", "volatile",
             "size_t", "half", "restrict", "__restrict", "__restrict__"}
 _QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__"}
+_INTEGER = r"(?:auto|bool|char|int|long|short|signed|size_t|unsigned|u?int\d+_t)"
 _FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
 # Directives over all their lines, and what ends a declaration.
 _BEFORE_DECLARATION = re.compile(r"^[ \t]*#(?:[^\\\n]|\\\r?[\s\S])*|[;{}]", re.MULTILINE)
+_UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+unroll[ \t]+)(\w*loop_unroll_factor\w*)[ \t\r]*$", re.MULTILINE)
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
 
@@ -78,6 +80,8 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
                                    "leave it out, or write it between #ifdef _OPENMP and #endif")
     parameters = parameters_of(kernel_name, text)
     compiled = _for_cuda(text) if language == CUDA else _for_host(kernel_name, text)
+    if language == CUDA:
+        files = {header: _for_cuda(content) for header, content in files.items()}
     suffix = ".cu" if language == CUDA else ".cc"
     return Source(language, {re.sub(r"\W", "_", name) + suffix: compiled, **files}, text, parameters)
 
@@ -263,21 +267,30 @@ def _for_host(kernel_name: str, text: str) -> str:
 
 
 def _for_cuda(text: str) -> str:
-    """The compiler takes no macro in #pragma unroll. 0 of a parameter named like loop_unroll_factor means no pragma."""
-    names: List[str] = []
+    """The compiler takes no macro in #pragma unroll, but constants. Without a value, or with 0, a parameter named like
+    loop_unroll_factor means no pragma; where the source declares the name itself, the pragma stays."""
+    plain = _blanked(text)
+    names: Dict[str, bool] = {}  # and whether it is declared
 
     def replaced(match: "re.Match[str]") -> str:
-        name = match.group(2)
+        before, name = match.groups()
         if name not in names:
-            names.append(name)
-        return f"#if {name}\n{match.group(1)}tunefarm_{name}\n#endif\n"
+            names[name] = bool(re.search(rf"\b{_INTEGER}\s+{name}\b", plain))
+        own = f"#elif !defined({name})\n{before}{name}\n" if names[name] else ""
+        return f"#if {name}\n{before}tunefarm_{name}\n{own}#endif\n"
 
     lines = []
     for number, line in enumerate(text.split("\n"), 2):
-        changed = re.sub(r"^([ \t]*#[ \t]*pragma[ \t]+unroll[ \t]+)(\w*loop_unroll_factor\w*)[ \t\r]*$", replaced, line)
+        changed = _UNROLL.sub(replaced, line)
         lines.append(line if changed == line else f"{changed}#line {number}")
     if not names:
         return text
-    constants = "".join(f"constexpr int tunefarm_{name} = {name};\n" for name in names)
-    text = "\n".join(lines)
-    return _inserted(text, _behind_includes(text), constants)
+    # A header and the source that includes it may have the same ones.
+    constants = "".join(f"#if {name} && !defined(tunefarm_has_{name})\n#define tunefarm_has_{name}\n"
+                        f"constexpr int tunefarm_{name} = {name};\n#endif\n" for name in names)
+    head = text[:_UNROLL.search(text).start()]  # type: ignore[union-attr]
+    begin = _behind_includes(head)
+    for match in re.finditer(rf"^[ \t]*#[ \t]*define[ \t]+(?:{'|'.join(names)})\b[^\n]*\n(?:[ \t]*#[ \t]*endif[^\n]*\n)?",
+                             head, re.MULTILINE):
+        begin = max(begin, match.end())
+    return _inserted("\n".join(lines), begin, constants)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import tempfile
 import warnings
@@ -34,7 +35,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
                 objectives: Any = None, seed: Optional[int] = None, *, client: Optional[Client] = None,
                 measure: Optional[Mapping[str, Any]] = None) -> _results.Tuning:
     """Tunes a kernel: (results, env). Each result is a dict of the parameters, "time" (the median of a launch in ms) and
-    the metrics. `results.best` is the best one and can be launched; `results.failed` says what became of other configs.
+    the metrics. `results.best` is the best one and can be launched (false: no config was right); `results.failed` says what
+    became of other configs.
 
     kernel_source: CUDA C++ or C++ as a string, or a file's name. A C++ function for the CPU (lang="C", or no __global__ in
     the source) does the whole work in one call; what it returns is not looked at, because the daemon takes its time.
@@ -69,11 +71,11 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     connect = _connections(client)
     with connect() as connection:
         selector = _device(connection, made.source, device)
-        kernel = made.definition(connection, defines, compiler_options, atol, _UNVERIFIED if verify is not None else "")
+        kernel = made.definition(connection, defines, compiler_options, atol, _UNVERIFIED if verify is not None else "", quiet)
         program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
         if verify is not None:
             _launch_abi.library()  # Without it nothing could be verified, and the search would be in vain.
-        job = _run(connection, kernel, progress=not quiet, device=selector, strategy=search.strategy,
+        job = _run(connection, program, progress=not quiet, device=selector, strategy=search.strategy,
                    strategy_options=search.options, seed=seed or 0, max_trials=search.max_trials,
                    max_seconds=search.max_seconds, measure=knobs, no_memory=cache is None, retry_poisoned=cache is None,
                    promote_given=True, label="tunefarm.tune_kernel")
@@ -91,6 +93,8 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     ranked = _results.by_objective(candidates, goal)
     if ranked:
         results.best = _results.Best(ranked[0], program, list(space.domains))
+    else:
+        results.best = _results.NoBest("no finalist passed verify" if results else _no_config_text(results))
     env: Dict[str, Any] = {
         "device_name": job.studies[0].device_class_name if job.studies else ", ".join(sorted(set(names.values()))),
         "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": knobs["min_samples"],
@@ -123,7 +127,7 @@ def run_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argument
     connect = _connections(client)
     with connect() as connection:
         selector = _device(connection, made.source, device)
-        kernel = made.definition(connection, defines, compiler_options, 0.0, "It is run, not tuned.")
+        kernel = made.definition(connection, defines, compiler_options, 0.0, "It is run, not tuned.", quiet)
     program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
     return program.outputs({name: values[0] for name, values in space.domains.items()})
 
@@ -143,9 +147,10 @@ class _Prepared(NamedTuple):
         return all(argument.expected is None for argument in self.arguments)
 
     def definition(self, client: Client, defines: Optional[Mapping[str, Any]],
-                   compiler_options: Optional[Sequence[str]], atol: float, unverified_reason: str) -> Any:
+                   compiler_options: Optional[Sequence[str]], atol: float, unverified_reason: str, quiet: bool) -> Any:
+        upload = functools.partial(client.upload_array, progress=not quiet)
         return _definition.build(self.kernel_name, self.source, self.arguments, self.constants, self.space, self.launch,
-                                 client.upload_array, defines=defines, compiler_options=compiler_options, atol=atol,
+                                 upload, defines=defines, compiler_options=compiler_options, atol=atol,
                                  unverified_reason=unverified_reason)
 
 
@@ -186,9 +191,9 @@ def _device(client: Client, source: Source, number: Any) -> str:
     return sorted(gpus, key=lambda device: device.ordinal)[number].uuid
 
 
-def _run(client: Client, kernel: Any, **options: Any) -> model.Job:
+def _run(client: Client, program: Program, **options: Any) -> model.Job:
     with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-        return client.tune(_definition.write(kernel, Path(folder)), **options)
+        return program.tune(client, _definition.write(program.kernel, Path(folder)), **options)
 
 
 def _verified(results: _results.Results, job: model.Job, program: Program, names: Sequence[str],
@@ -232,11 +237,15 @@ def _text(result: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name}={result[name]}" for name in names)
 
 
+def _no_config_text(results: _results.Results) -> str:
+    why = f"; the first: {results.failed[0]['outcome']}: {results.failed[0]['message']}" if results.failed else ""
+    return f"no config ran and was right{why}"
+
+
 def _print_best(results: _results.Results, goal: _options.Objective, names: Sequence[str],
                 metrics: Sequence[str]) -> None:
-    if results.best is None:
-        why = f": {results.failed[0]['outcome']}: {results.failed[0]['message']}" if results.failed else ""
-        print(f"no config ran and was right{why}")
+    if not results.best:
+        print("no finalist passed verify" if results else _no_config_text(results))
         return
     shown = [name for name in ("time", *metrics) if name != goal.name]
     more = "".join(f", {name}={results.best[name]:.6g}" for name in shown if isinstance(results.best[name], (int, float)))

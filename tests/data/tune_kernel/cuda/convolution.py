@@ -13,6 +13,13 @@ kernel_string = """
 #define filter_height 5
 #define input_width (image_width + filter_width - 1)
 
+#ifndef tile_size_x
+#define tile_size_x 1
+#endif
+#ifndef use_padding
+#define use_padding 0
+#endif
+
 __constant__ float d_filter[filter_height * filter_width];
 
 __global__ void convolution_naive(float *output, float *input, float *filter) {

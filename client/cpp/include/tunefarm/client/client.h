@@ -20,6 +20,7 @@
 #include "tunefarm/client/answer.h"
 #include "tunefarm/client/defaults.h"
 #include "tunefarm/client/job.h"
+#include "tunefarm/client/package.h"
 #include "tunefarm/client/question.h"
 #include "tunefarm/client/status.h"
 #include "tunefarm/client/value.h"
@@ -107,6 +108,12 @@ class Client {
   // Blocks until the job has ended, and returns it. kDeadlineExceeded after `timeout` (0: never), and as WatchJob. Not
   // from a callback of the library.
   Result<Job> WaitForJob(const std::string& name, std::chrono::milliseconds timeout = {}) const;
+
+  // Lets the daemon compile best configs, and the default configs of their problems, into a package, and fetches it.
+  // Blocks for as long as that takes, which is little for what is in the daemon's cache; `timeout` 0: 10 minutes.
+  // kNotFound for no such best, kFailedPrecondition (PACKAGE_EMPTY, NO_COMPILER), kPermissionDenied without the right
+  // to store kernels. A package is code: it runs with the rights of the process that launches it.
+  Result<Package> ExportPackage(const PackageSpec& spec, std::chrono::milliseconds timeout = {}) const;
 
   // Ends all calls in flight with kCancelled. Questions and readers go on finding what is cached. Not from a callback.
   void Close();

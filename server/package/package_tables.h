@@ -14,11 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/export/record_table.h"
 #include "client/launch/package_format.h"
 #include "server/expression/value.h"
+#include "server/package/record_table.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 
 // InvalidArgument, with `what` as its name, for more than the format holds.
 absl::Status CheckPackageCount(size_t count, uint32_t most, std::string_view what);
@@ -64,4 +64,4 @@ class PackageTables {
   std::map<std::string, uint32_t> formula_lists_;  // to the first formula
 };
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

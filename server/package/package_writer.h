@@ -12,7 +12,7 @@
 #include "server/expression/config.h"
 #include "tunefarm/v1/launch_sequence.pb.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 
 // A config for one problem on one device class, with all that its launches need.
 struct PackagedChoice {
@@ -35,4 +35,4 @@ struct PackagedKernel {
 // once. InvalidArgument, naming it, for what is beyond the format's limits.
 absl::StatusOr<std::string> WritePackage(const std::vector<PackagedKernel>& kernels, int64_t made_at_ms);
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

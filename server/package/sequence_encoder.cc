@@ -1,4 +1,4 @@
-#include "client/cli/export/sequence_encoder.h"
+#include "server/package/sequence_encoder.h"
 
 #include <fmt/core.h>
 
@@ -15,7 +15,7 @@
 #include "server/expression/expression.h"
 #include "server/expression/machine.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 namespace {
 
 class SequenceEncoder {
@@ -236,4 +236,4 @@ absl::Status EncodeSequence(const std::vector<v1::Dim>& dims, const v1::LaunchSe
   return SequenceEncoder(sequence, tables).Encode(dims, choice);
 }
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

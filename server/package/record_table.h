@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tunefarm::cli {
+namespace tunefarm {
 
 template <typename Record>
 class RecordTable {
@@ -37,4 +37,4 @@ class RecordTable {
   std::map<std::string, uint32_t> first_;  // by the run's bytes
 };
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

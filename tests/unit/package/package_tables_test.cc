@@ -1,5 +1,5 @@
 // Equal texts, values, formulas and runs of records are stored once in a package.
-#include "client/cli/export/package_tables.h"
+#include "server/package/package_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "server/base/status.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 namespace {
 
 using package::InstructionRecord;
@@ -99,4 +99,4 @@ TEST(PackageTablesTest, FormulasShareInstructionsAndListsHaveTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

@@ -1,5 +1,5 @@
 // What the writer of packages writes is what their reader reads.
-#include "client/cli/export/package_writer.h"
+#include "server/package/package_writer.h"
 
 #include <elf.h>
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 #include "server/definition/launch_sequence.h"
 #include "tests/unit/definition/sample_kernel.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 namespace {
 
 using launch::Package;
@@ -171,4 +171,4 @@ TEST_F(PackageWriterTest, WhatIsBeyondTheLimitsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/cli/export/package_tables.h"
 #include "client/launch/package_format.h"
+#include "server/package/package_tables.h"
 #include "tunefarm/v1/kernel.pb.h"
 #include "tunefarm/v1/launch_sequence.pb.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 
 // Adds the buffers, the prepare steps, the launches and the constraints of the sequence to the tables and writes their
 // numbers and counts to the choice, whose other fields are left alone. `dims` are all dims that the package has of the
@@ -21,4 +21,4 @@ namespace tunefarm::cli {
 absl::Status EncodeSequence(const std::vector<v1::Dim>& dims, const v1::LaunchSequence& sequence, PackageTables* tables,
                             package::ChoiceRecord* choice);
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

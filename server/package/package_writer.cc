@@ -1,4 +1,4 @@
-#include "client/cli/export/package_writer.h"
+#include "server/package/package_writer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "client/cli/export/package_tables.h"
-#include "client/cli/export/sequence_encoder.h"
 #include "client/launch/package_format.h"
 #include "server/base/hash.h"
 #include "server/base/status.h"
@@ -17,8 +15,10 @@
 #include "server/definition/launch_sequence.h"
 #include "server/definition/lookup_rules.h"
 #include "server/definition/value_proto.h"
+#include "server/package/package_tables.h"
+#include "server/package/sequence_encoder.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 namespace {
 
 namespace pack = tunefarm::package;
@@ -268,4 +268,4 @@ absl::StatusOr<std::string> WritePackage(const std::vector<PackagedKernel>& kern
   return writer.Finish(made_at_ms);
 }
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

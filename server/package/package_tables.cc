@@ -1,4 +1,4 @@
-#include "client/cli/export/package_tables.h"
+#include "server/package/package_tables.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
-namespace tunefarm::cli {
+namespace tunefarm {
 
 absl::Status CheckPackageCount(size_t count, uint32_t most, std::string_view what) {
   if (count <= most) return absl::OkStatus();
@@ -79,4 +79,4 @@ uint32_t PackageTables::AddFormulaList(const std::vector<FormulaCode>& formulas)
   return known->second;
 }
 
-}  // namespace tunefarm::cli
+}  // namespace tunefarm

@@ -1,0 +1,128 @@
+// Makes a package on a thread of its own, and streams it to one client.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "server/api/package_api.h"
+#include "server/base/clock.h"
+#include "server/base/executor.h"
+#include "server/base/mutex.h"
+#include "server/base/status.h"
+#include "server/base/status_macros.h"
+#include "server/rpc/raw_call.h"
+#include "tunefarm/v1/package_service.pb.h"
+
+namespace tunefarm {
+
+inline constexpr size_t kPackagePartBytes = 1 << 20;
+// A reader that has not taken the whole file after so long is given up.
+inline constexpr Duration kPackageReadTimeMax = std::chrono::minutes(10);
+
+// The thread is busy until the last part has gone, so that there are no more files in memory than threads.
+class PackageStream final : public RawStream {
+ public:
+  // `threads` outlives it.
+  PackageStream(RawCall* call, PackageApi* api, TaskRunner* threads, v1::ExportPackageRequest request)
+      : RawStream(call), open_call_(open_calls()), api_(api), threads_(threads), request_(std::move(request)) {}
+  ~PackageStream() override {
+    // Who called Finish may still hold it.
+    MutexLock lock(&mutex_);
+  }
+
+  void Begin() override {
+    // Many may wait for a thread.
+    share_ = HoldForStream(request_.SpaceUsedLong());
+    if (!share_.is_held()) {
+      MutexLock lock(&mutex_);
+      Finish(WithReason(ResourceExhausted("other calls have too much to send; try again later"), "OVERLOADED"));
+      return;
+    }
+    threads_->Post([this] { Run(); });
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(&mutex_);
+    is_writing_ = false;
+    is_gone_ = is_gone_ || !ok;
+    changed_.NotifyOne();
+  }
+
+  void OnCancel() override {
+    MutexLock lock(&mutex_);
+    is_gone_ = true;
+  }
+
+ private:
+  bool IsGone() LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return is_gone_;
+  }
+
+  void Run() LOCKS_EXCLUDED(mutex_) {
+    const absl::Status status = MakeAndSend();
+    MutexLock lock(&mutex_);
+    Finish(status);
+  }
+
+  absl::Status MakeAndSend() LOCKS_EXCLUDED(mutex_) {
+    if (IsGone()) return Cancelled("the client is gone");
+    MadePackage made = api_->ExportPackage(request_, [this] { return IsGone(); });
+    const MonotonicTime give_up = Clock::Real()->Now() + kPackageReadTimeMax;
+    if (made.file.ok() || made.contents.left_out_count() > 0) {
+      v1::ExportPackageResponse first;
+      *first.mutable_contents() = std::move(made.contents);
+      RETURN_IF_ERROR(Send(first, give_up));
+    }
+    RETURN_IF_ERROR(made.file.status());
+    for (size_t sent = 0; sent < made.file->size(); sent += kPackagePartBytes) {
+      v1::ExportPackageResponse part;
+      part.set_data(made.file->substr(sent, kPackagePartBytes));
+      RETURN_IF_ERROR(Send(part, give_up));
+    }
+    return absl::OkStatus();
+  }
+
+  // Returns when the response has gone.
+  absl::Status Send(const v1::ExportPackageResponse& response, MonotonicTime give_up) LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    if (is_gone_) return Cancelled("the client is gone");
+    current_ = Serialize(response);
+    is_writing_ = true;
+    Write(&current_);
+    bool is_slow = false;
+    while (is_writing_) {
+      const Duration left = give_up - Clock::Real()->Now();
+      if (left > Duration::zero()) {
+        changed_.WaitFor(&mutex_, left);
+      } else {
+        if (!is_slow) Abandon();
+        is_slow = true;
+        changed_.Wait(&mutex_);
+      }
+    }
+    current_.Clear();
+    if (is_slow) {
+      return WithReason(
+          Cancelled("the package was not read within {} minutes", kPackageReadTimeMax / std::chrono::minutes(1)),
+          "SLOW_READER");
+    }
+    return is_gone_ ? Cancelled("the client is gone") : absl::OkStatus();
+  }
+
+  OpenCalls::Call open_call_;
+  PackageApi* const api_;
+  TaskRunner* const threads_;
+  const v1::ExportPackageRequest request_;
+  MemoryShare share_;  // of the request
+  Mutex mutex_;
+  CondVar changed_;
+  grpc::ByteBuffer current_ GUARDED_BY(mutex_);
+  bool is_writing_ GUARDED_BY(mutex_) = false;
+  bool is_gone_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace tunefarm
