@@ -112,6 +112,18 @@ class LaunchPython(unittest.TestCase):
         self.kernel(N=TUNED, generation=exact.generation, **given)
         numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
 
+    def test_launches_of_arrays_that_were_checked_elsewhere(self):
+        # Among launches that are checked, which use the same structures, and with other numbers of elements.
+        for count in (100, 200, 200, 100):
+            given, other = vectors(count), vectors(150)
+            pointers = tuple(given[name].ctypes.data for name in ("a", "b", "c"))
+            self.kernel._launch_checked(self.kernel._look_up((count,)), pointers, 0)
+            self.kernel(N=150, **other)
+            for each in (given, other):
+                numpy.testing.assert_array_equal(each["c"], each["a"] + each["b"])
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "NULL or not aligned"):
+            self.kernel._launch_checked(self.kernel._look_up((100,)), (0, 0, 0), 0)
+
     def test_every_wrong_use_is_one_sentence(self):
         good = dict(vectors(100), N=100)
         read_only = numpy.zeros(100, "f4")

@@ -301,17 +301,14 @@ class Kernel:
             frame.checked = problem
         frame.pointers[:] = pointers
         launch.stream = stream
-        call = self._library.tunefarm_kernel_launch
-        # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
-        if call(self._handle, frame.launch_reference, frame.error_reference):
-            self._enqueue(call, frame)
+        self._enqueue(self._library.tunefarm_kernel_launch, frame)
 
     def _enqueue(self, call: Callable[..., int], frame: "_Frame") -> None:
         """Calls the library with what is in the frame, in a context of the kernel's device."""
         device = self.device
-        if device < 0 or frame.is_current(device):
-            status = call(self._handle, frame.launch_reference, frame.error_reference)
-        else:
+        status = call(self._handle, frame.launch_reference, frame.error_reference)
+        # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
+        if status and device >= 0 and not frame.is_current(device):
             status = _on_device(device, lambda: call(self._handle, frame.launch_reference, frame.error_reference))
         if status:
             raise _launch_abi.failure(status, frame.error)

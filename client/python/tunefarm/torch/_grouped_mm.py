@@ -42,15 +42,17 @@ def grouped_mm(input: Tensor, mat2: Tensor, offs: Optional[Tensor] = None, bias:
     """torch._grouped_mm: rows offs[e - 1] to offs[e] of `input` [R, K] times mat2[e] of `mat2` [E, K, N], as [R, N].
 
     Tuned kernels compute it and its gradients where `mat2` is a transposed view of weights [E, N, K], or lies in memory
-    as [E, K, N]. As in torch, rows after offs[-1] are neither read nor written: in the result and in the gradient of
-    `input` they are undefined. An `input` or gradients with gaps or without alignment are copied. All else (other
-    numbers of dimensions, other types of elements, `bias`, the CPU, a K or N that is no multiple of 8) is
-    torch._grouped_mm itself, which the logger "tunefarm.torch" says once."""
-    if bias is None and out_dtype is None and offs is not None and not is_compiling() and input.dim() == 2:
+    as [E, K, N]. `offs` ascends and ends at R or before, which is not checked, since that would wait for the device. As
+    in torch, rows after offs[-1] are neither read nor written: in the result and in the gradient of `input` they are
+    undefined. An `input` or gradients with gaps or without alignment are copied. All else (other numbers of dimensions,
+    other types of elements, `bias`, the CPU, a K or N that is no multiple of 8) is torch._grouped_mm itself, which the
+    logger "tunefarm.torch" says once."""
+    if (bias is None and out_dtype is None and not is_compiling() and type(input) in _PLAIN and
+            type(mat2) in _PLAIN and type(offs) in _PLAIN and input.dim() == 2):
         known = products.calls.get(_signature(input, mat2, offs))
-        if known is not None and known.is_plain and not _is_watched():
+        if known is not None and not _is_watched():
             if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
-                return _GroupedMm.apply(input, mat2, offs, known.multiply)
+                return _apply_grouped_mm(input, mat2, offs, known.multiply)
             return known.multiply(input, mat2, offs)
     reason = _not_covered(input, mat2, offs, bias, out_dtype)
     if reason is not None:
@@ -83,13 +85,19 @@ _torch_grouped_mm: Any = getattr(torch, "_grouped_mm", None) or getattr(torch.nn
 if _torch_grouped_mm is None:
     raise ImportError(f"tunefarm.torch needs torch 2.8 or newer, which has grouped_mm; this is {torch.__version__}")
 is_compiling = torch.compiler.is_compiling
-# Runs while torch.compile traces the call, once for each trace.
-_note = torch.compiler.assume_constant_result(note)
+
+
+def _note(reason: str) -> None:
+    note(reason)
+
+
+# torch.compile calls it while it traces. So says torch.compiler.assume_constant_result, which imports the compiler.
+_note._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 # ---- Past the dispatcher, which takes as long as the launch ----
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+_PLAIN: Tuple[Any, ...] = (Tensor, torch.nn.Parameter)
 _foreign: Dict[Any, bool] = {}
 
 
@@ -110,23 +118,25 @@ try:
     stream_of, _current_device = _C._cuda_getCurrentRawStream, _C._cuda_getDevice
     _empty_strided = _C._dynamo.guards._empty_strided_cuda
     forward_ad._current_level
-    _is_known = True
-except AttributeError:  # another version of torch: every call goes through the dispatcher
-    _is_known = False
+except AttributeError:  # another version of torch: calls go through the dispatcher, and to public functions
+    _PLAIN = ()
 
     def stream_of(device: int) -> int:
         return torch.cuda.current_stream(device).cuda_stream
 
+    def _current_device() -> int:
+        return -2
+
 
 def _is_watched() -> bool:
-    """Whether a mode, a transform or a trace wants to see the call. For versions of torch that say so."""
+    """Whether a mode, a transform or a trace wants to see the call."""
     return (_dispatch_modes() or _function_modes() or _transform() is not None or _jit_trace() is not None or
             forward_ad._current_level >= 0)
 
 
 def is_direct(a: Tensor, b: Tensor, c: Tensor) -> bool:
     """Whether nobody wants to see a call with these tensors."""
-    return (_is_known and not is_compiling() and type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and
+    return (not is_compiling() and type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and
             not _is_watched())
 
 
@@ -135,7 +145,7 @@ def multiply(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
     if not is_direct(input, mat2, offs):
         return _grouped_mm(input, mat2, offs)
     if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
-        return _GroupedMm.apply(input, mat2, offs, multiply_now)
+        return _apply_grouped_mm(input, mat2, offs, multiply_now)
     return multiply_now(input, mat2, offs)
 
 
@@ -144,7 +154,7 @@ def multiply_weights(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
     if not is_direct(a, b, offs):
         return _grouped_mm_weights(a, b, offs)
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        return _GroupedMmWeights.apply(a, b, offs, multiply_weights_now)
+        return _apply_grouped_mm_weights(a, b, offs, multiply_weights_now)
     return multiply_weights_now(a, b, offs)
 
 
@@ -159,6 +169,8 @@ def multiply_now(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
         experts, depth, columns = mat2.shape
         dtype, device = input.dtype, input.get_device()
         layout = transposed(mat2.shape, mat2.stride())
+        if layout is None:
+            note("grouped_mm is tuned for weights that lie in memory without gaps; torch computes it for others")
         if (layout is None or depth != inner or mat2.dtype is not dtype or mat2.get_device() != device or
                 not _are_ends(offs, experts, device)):
             return _multiply_by_torch(input, mat2, offs)
@@ -166,7 +178,7 @@ def multiply_now(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
             return input.new_empty((0, columns))
         product = find((FORWARD, experts, columns, inner, dtype, 1, device) if layout else
                        (DX, experts, inner, columns, dtype, 1, device), rows)
-        known = _Known(product, columns, layout, device, _are_plain(input, mat2, offs))
+        known = _Known(product, columns, layout, device)
         remember(calls, signature, known)
     return known.multiply(input, mat2, offs)
 
@@ -190,37 +202,35 @@ def multiply_weights_now(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
 def _signature(input: Tensor, mat2: Tensor, offs: Tensor) -> Tuple[Any, ...]:
     """All that decides how a product is computed, but the rows."""
     return (input.shape[1], mat2.shape, mat2.stride(), offs.shape, input.dtype, mat2.dtype, offs.dtype,
-            input.get_device(), mat2.get_device(), offs.get_device(), type(input), type(mat2), type(offs))
+            input.get_device(), mat2.get_device(), offs.get_device())
 
 
 class _Known:
     """Calls of one signature, which has been checked."""
 
-    __slots__ = ("product", "columns", "is_forward", "device", "is_plain")
+    __slots__ = ("product", "columns", "is_forward", "device")
 
-    def __init__(self, product: Optional[Product], columns: int, is_forward: bool, device: int, is_plain: bool) -> None:
+    def __init__(self, product: Optional[Product], columns: int, is_forward: bool, device: int) -> None:
         self.product, self.columns, self.is_forward, self.device = product, columns, is_forward, device
-        self.is_plain = is_plain
 
     def multiply(self, input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
+        if self.product is None:
+            return _multiply_by_torch(input, mat2, offs)
         rows, columns, device = input.shape[0], self.columns, self.device
         a, w = input.data_ptr(), mat2.data_ptr()
         if (a | w) % ALIGNMENT or not input.is_contiguous() or not offs.is_contiguous():
             input, offs = fitting(input), offs.contiguous()
             mat2 = mat2 if w % ALIGNMENT == 0 else mat2.clone()
             a, w = input.data_ptr(), mat2.data_ptr()
-        if _is_known and _current_device() == device:
+        if _current_device() == device:
             out = _empty_strided((rows, columns), (columns, 1), input.dtype)
         else:
             out = input.new_empty((rows, columns))
-        if not rows:
+        y, ends = out.data_ptr(), offs.data_ptr()
+        # What a packed product does not use is handed over all the same.
+        pointers = (a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends)
+        if not rows or self.product.launch(rows, pointers, stream_of(device)):
             return out
-        if self.product is not None:
-            y, ends = out.data_ptr(), offs.data_ptr()
-            # What a packed product does not use is handed over all the same.
-            pointers = (a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends)
-            if self.product.launch(rows, pointers, stream_of(device)):
-                return out
         return _multiply_by_torch(input, mat2, offs)
 
 
@@ -230,10 +240,6 @@ def find(key: Key, tokens: int) -> Optional[Product]:
     if product is _UNKNOWN:
         return products.find(key, NAMES.get(key[4], str(key[4])), tokens)
     return product
-
-
-def _are_plain(*tensors: Tensor) -> bool:
-    return _is_known and all([type(each) in _PLAIN for each in tensors])
 
 
 def _are_ends(offs: Tensor, experts: int, device: int) -> bool:
@@ -249,6 +255,8 @@ def fitting(tensor: Tensor) -> Tensor:
 
 
 def _multiply_by_torch(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
+    if not input.shape[0] and input.shape[1] == mat2.shape[1]:
+        return input.new_empty((0, mat2.shape[2]))
     if 0 in mat2.stride():  # an expanded gradient of a gradient, which torch refuses
         mat2 = mat2.contiguous()
     return _torch_grouped_mm(fitting(input), mat2, offs=offs.contiguous())
@@ -260,10 +268,8 @@ def _multiply_weights_by_torch(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
 
 # ---- Operators ----
 
-# torch.autograd.Function without its care for transforms (torch.func): above an operator that is the dispatcher's work.
-Function: Any = torch.autograd.function._SingleLevelFunction
-_at_one_level = torch._functorch.utils.enable_single_level_autograd_function
 _is_transforming = _C._are_functorch_transforms_active
+_at_one_level = torch._functorch.utils.enable_single_level_autograd_function
 
 library = torch.library.Library("tunefarm", "DEF")
 """Operators live as long as this object."""
@@ -272,8 +278,8 @@ _TAGS = (torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "needs_exact_strides", 
 
 
 def define(name: str, schema: str, impl: Any, fake: Any, differentiable: Any) -> Any:
-    """An operator. `differentiable`: an autograd.Function, which takes the operator's arguments and what computes them
-    without gradients."""
+    """An operator. `differentiable`: apply of an autograd.Function, which takes the operator's arguments and what
+    computes it without gradients."""
     library.define(f"{name}{schema}", tags=_TAGS)
     for key in ("CUDA", "CPU"):
         library.impl(name, impl, key)
@@ -284,12 +290,18 @@ def define(name: str, schema: str, impl: Any, fake: Any, differentiable: Any) ->
         if forward_ad._current_level >= 0 or (
                 torch.is_grad_enabled() and any([each.requires_grad for each in tensors])):
             with _at_one_level() if _is_transforming() else contextlib.nullcontext():
-                return differentiable.apply(*args, functools.partial(_below_autograd, operator, keys))
+                return differentiable(*args, functools.partial(_below_autograd, operator, keys))
         return _below_autograd(operator, keys, *args)
 
     library.impl(name, autograd, "Autograd", with_keyset=True)
     operator: Any = getattr(torch.ops.tunefarm, name).default
     return operator
+
+
+def apply_of(function: Any) -> Any:
+    """An autograd.Function's apply without its care for transforms (torch.func), which below an operator is the
+    dispatcher's, and without the 3 µs that it takes."""
+    return super(torch.autograd.Function, function).apply
 
 
 def _below_autograd(operator: Any, keys: Any, *args: Any) -> Any:
@@ -298,7 +310,7 @@ def _below_autograd(operator: Any, keys: Any, *args: Any) -> Any:
         return operator.redispatch(keys & _C._after_autograd_keyset, *args)
 
 
-class _GroupedMm(Function):  # type: ignore[misc]
+class _GroupedMm(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, input: Tensor, mat2: Tensor, offs: Tensor, work: Any) -> Tensor:
         needs_mat2 = input.requires_grad
@@ -311,6 +323,7 @@ class _GroupedMm(Function):  # type: ignore[misc]
     def backward(ctx: Any, grad: Tensor) -> Any:
         input, mat2, offs = ctx.saved_tensors
         of_input = of_mat2 = None
+        grad = grad.contiguous()  # once for its two uses
         if ctx.needs_input_grad[0]:
             of_input = multiply(grad, mat2.transpose(-2, -1), offs)
         if ctx.needs_input_grad[1]:  # in the layout of mat2
@@ -321,7 +334,7 @@ class _GroupedMm(Function):  # type: ignore[misc]
         return of_input, of_mat2, None, None
 
 
-class _GroupedMmWeights(Function):  # type: ignore[misc]
+class _GroupedMmWeights(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, offs: Tensor, work: Any) -> Tensor:
         ctx.save_for_backward(a, b, offs)
@@ -352,7 +365,8 @@ def _fake_grouped_mm_weights(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
     return a.new_empty((offs.shape[0], a.shape[1], b.shape[1]))
 
 
-_grouped_mm = define("grouped_mm", "(Tensor input, Tensor mat2, Tensor offs) -> Tensor", multiply_now, _fake_grouped_mm,
-                     _GroupedMm)
+_apply_grouped_mm, _apply_grouped_mm_weights = apply_of(_GroupedMm), apply_of(_GroupedMmWeights)
+_grouped_mm = define("grouped_mm", "(Tensor input, Tensor mat2, Tensor offs) -> Tensor", multiply_now,
+                     _fake_grouped_mm, _apply_grouped_mm)
 _grouped_mm_weights = define("grouped_mm_weights", "(Tensor a, Tensor b, Tensor offs) -> Tensor", multiply_weights_now,
-                             _fake_grouped_mm_weights, _GroupedMmWeights)
+                             _fake_grouped_mm_weights, _apply_grouped_mm_weights)

@@ -1,7 +1,8 @@
 """moe_mlp: a layer of experts, whose rows are sorted on the device and gathered and scattered by the kernels. Private.
 
 Rows: *flat* row token * topk + slot; *sorted* rows are those of expert 0 first, then those of expert 1, and so on.
-`indices` [R] has the flat row of each sorted one, `ends` [E] where each expert's sorted rows end.
+`indices` [R] has the flat row of each sorted one (the gradients of the second product take its token), `ends` [E] where
+each expert's sorted rows end.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weig
 
     x [T, H], w_up [E, 2 I, H], w_down [E, H, I]: bfloat16 or float16; topk_ids [T, topk]: integers from 0 to E - 1,
     which are not checked, since that would wait for the device; topk_weights [T, topk]: float32, rounded to x's type
-    before the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products for
-    which no package has the kernel with gathered rows are packed ones around gathers of torch."""
+    before the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products
+    for which no package has the kernel with gathered rows are packed ones around gathers of torch."""
     _check(x, w_up, w_down, topk_ids, topk_weights)
     return _MoeMlp.apply(x, w_up, w_down, topk_ids, topk_weights.float())
 
@@ -56,10 +57,6 @@ class _Step(NamedTuple):
     without: Callable[..., Tensor]
 
 
-def _gather(tokens: Tensor, indices: Tensor, topk: int) -> Tensor:
-    return tokens.index_select(0, indices // topk)
-
-
 def _scatter(sorted_rows: Tensor, indices: Tensor) -> Tensor:
     return torch.empty_like(sorted_rows).index_copy_(0, indices.long(), sorted_rows)
 
@@ -72,16 +69,16 @@ def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, 
 # By the products' names in the operator. x and a are what the layer's products take, dy gradients of what they give.
 _STEPS: Dict[str, _Step] = {
     "up": _Step(UP, "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
-        _gather(x, indices, topk), w.transpose(-2, -1), ends)),
+        x.index_select(0, indices // topk), w.transpose(-2, -1), ends)),
     "up_dx": _Step(UP_DX, "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
         ops.multiply(dy, w, ends), indices)),
     "up_dw": _Step(UP_DW, "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
-        dy, _gather(x, indices, topk), ends)),
+        dy, x.index_select(0, indices // topk), ends)),
     "down": _Step(DOWN, "RN", _down),
     "down_dx": _Step(DOWN_DX, "RK", lambda dy, w, ends, indices, weights, topk: ops.multiply(
-        _gather(dy, indices, topk), w, ends)),
+        dy.index_select(0, indices), w, ends)),
     "down_dw": _Step(DOWN_DW, "ENK", lambda dy, a, ends, indices, weights, topk: ops.multiply_weights(
-        _gather(dy, indices, topk), a, ends)),
+        dy.index_select(0, indices), a, ends)),
 }
 
 
@@ -104,7 +101,7 @@ def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices:
     | down_dx | dy [T, N] by token       | w                 | sorted rows [R, K]               |
     | down_dw | dy [T, N] by token       | x [R, K], sorted  | [E, N, K]                        |
 
-    The gradients of down take that of a token for each of its rows."""
+    For down_dx and down_dw `indices` has the token of each sorted row: dy has one row for all rows of a token."""
     step = _STEPS[product]
     rows, dtype, device = indices.shape[0], a.dtype, a.get_device()
     shape = _extents(product, a, b, ends, indices)
@@ -120,11 +117,9 @@ def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices:
         kernel = ops.find((step.role, experts, n, k, dtype, topk, device), rows // topk)
         if kernel is not None:
             a, b = ops.fitting(a), ops.fitting(b)
-            # The kernel reads row gather[r] of dy for the sorted row r. All rows of a token have one gradient, so that
-            # dy has a row for each token here, and no copies of it.
-            gather = indices // topk if product in ("down_dx", "down_dw") else indices
             out = a.new_empty(shape)
-            pointers: Tuple[int, ...] = (a.data_ptr(), b.data_ptr(), out.data_ptr(), ends.data_ptr(), gather.data_ptr())
+            # The kernels of down_dx and down_dw expect dy in flat order, and read the rows of it that `indices` has.
+            pointers = tuple([each.data_ptr() for each in (a, b, out, ends, indices)])
             if step.role.kernel == UP.kernel:
                 pointers += ((ends if weights is None else weights).data_ptr(),)
             if kernel.launch(rows // topk, pointers, ops.stream_of(device)):
@@ -137,7 +132,7 @@ def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indice
     return a.new_empty(_extents(product, a, b, ends, indices))
 
 
-class _Once(ops.Function):  # type: ignore[misc]
+class _Once(torch.autograd.Function):  # type: ignore[misc]
     """Says that moe_mlp has no gradients of gradients."""
 
     @staticmethod
@@ -153,7 +148,7 @@ class _Once(ops.Function):  # type: ignore[misc]
 _layer_product = ops.define(
     "layer_product",
     "(str product, Tensor a, Tensor b, Tensor ends, Tensor indices, Tensor? weights, int topk) -> Tensor",
-    layer_product_now, _fake_layer_product, _Once)
+    layer_product_now, _fake_layer_product, ops.apply_of(_Once))
 
 
 def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
@@ -190,18 +185,19 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
         of_x = of_up = of_down = of_weights = None
         grad = grad.contiguous()  # once for its two uses
+        tokens_of_rows = indices // topk
         gate, linear = up[:, :inner], up[:, inner:]
         activated = torch.nn.functional.silu(gate)
         hidden_rows = activated * linear
         row_weights = weights.index_select(0, indices).to(up.dtype).unsqueeze(1)  # sorted, as the product rounds them
         if needs_down:
             # The weight of a row belongs to its gradient; here it is with the other factor, of which each row has one.
-            of_down = _product("down_dw", grad, hidden_rows * row_weights, ends, indices, None, topk)
+            of_down = _product("down_dw", grad, hidden_rows * row_weights, ends, tokens_of_rows, None, topk)
         if needs_x or needs_up or needs_weights:
-            of_hidden = _product("down_dx", grad, w_down, ends, indices, None, topk)  # without the weights
+            of_hidden = _product("down_dx", grad, w_down, ends, tokens_of_rows, None, topk)  # without the weights
             if needs_weights:
                 # <grad, down(hidden)> = <down^T(grad), hidden>
-                sums = (of_hidden.float() * hidden_rows.float()).sum(1)
+                sums = (of_hidden * hidden_rows).sum(1, dtype=torch.float32)
                 of_weights = torch.zeros_like(sums).scatter(0, order, sums).view(tokens, topk)
         if needs_x or needs_up:
             of_hidden = of_hidden * row_weights
