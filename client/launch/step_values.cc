@@ -8,6 +8,7 @@
 
 #include "client/launch/data_type.h"
 #include "client/launch/failure.h"
+#include "server/driver_step/buffer_limit.h"
 
 namespace tunefarm::launch {
 
@@ -49,9 +50,8 @@ tunefarm_status Evaluation::Buffers(Selection* selection) const {
   for (size_t i = 0; i < buffers.size(); ++i) {
     int64_t length = 0;
     const auto element = static_cast<int64_t>(SizeOf(buffers[i].data_type));
-    // So that no sum of sizes leaves 64 bits.
     const tunefarm_status status =
-        Int(buffers[i].length, "a buffer's length", 1, (int64_t{1} << 56) / element, &length);
+        Int(buffers[i].length, "a buffer's length", 1, driver_step::kBufferBytesMax / element, &length);
     if (status != TUNEFARM_OK) return status;
     selection->lengths[i] = static_cast<uint64_t>(length);
     selection->scratch_offsets[i] = bytes;

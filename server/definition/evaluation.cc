@@ -9,13 +9,12 @@
 #include "server/definition/field_error.h"
 #include "server/definition/plan_impl.h"
 #include "server/definition/value_proto.h"
+#include "server/driver_step/buffer_limit.h"
 
 namespace tunefarm {
 namespace definition {
 namespace {
 
-// Far above any device, so that sizes can be added without overflow.
-constexpr int64_t kBufferBytesMax = int64_t{1} << 44;
 constexpr int64_t kConstantBytesMax = 64 * 1024;
 
 template <typename T>
@@ -180,7 +179,7 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
     return definition::FieldError(buffer.length->path, definition::kValueOutOfRange,
                                   "buffer '{}' has {} elements; at least 1 is needed", buffer.name, plan.length);
   }
-  const int64_t bytes_max = buffer.is_constant_symbol ? definition::kConstantBytesMax : definition::kBufferBytesMax;
+  const int64_t bytes_max = buffer.is_constant_symbol ? definition::kConstantBytesMax : driver_step::kBufferBytesMax;
   if (plan.length > bytes_max / static_cast<int64_t>(SizeOf(plan.type))) {
     return definition::FieldError(buffer.length->path, definition::kLimitExceeded,
                                   "'{}' has {} elements of {}; at most {} bytes are allowed", buffer.name, plan.length,

@@ -99,10 +99,15 @@ Result cuGetProcAddress_v2(const char* name, void** function, int, uint64_t, int
 FakeCuda* TheFakeCuda();
 
 Result cuGetProcAddress_v2(const char* name, void** function, int, uint64_t, int* found) {
+  *found = 0;
+#define TUNEFARM_OWN(known, parameters)                               \
+  if (state.own.known != nullptr && std::strcmp(name, #known) == 0) { \
+    return Say(function, reinterpret_cast<void*>(state.own.known));   \
+  }
+  TUNEFARM_LAUNCH_FUNCTIONS(TUNEFARM_OWN)
+#undef TUNEFARM_OWN
   for (const Named& known : kFunctions) {
-    if (std::strcmp(known.name, name) != 0) continue;
-    *found = 0;
-    return Say(function, known.function);
+    if (std::strcmp(known.name, name) == 0) return Say(function, known.function);
   }
   return kNotFound;
 }

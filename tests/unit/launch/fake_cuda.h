@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "client/launch/cuda_driver.h"
+
 namespace tunefarm::launch {
 
 struct FakeCuda {
@@ -12,6 +14,8 @@ struct FakeCuda {
   std::atomic<unsigned int> grid{0};      // along x, of the last launch
   std::atomic<int> loads{0};
   std::atomic<int> unsafe_loads{0};  // those that a capture would not have survived
+  // Functions that are called in place of the driver's; those that are set before the library opens it.
+  cuda::Driver own;
 };
 
 }  // namespace tunefarm::launch
