@@ -139,15 +139,31 @@ class Finding(unittest.TestCase):
         product = found(self.table)
         for tokens in range(1, 5000):
             product.launch(tokens, (), 0)
-        self.assertLessEqual(len(product._problems), products._REMEMBERED_MAX)
+        self.assertLessEqual(len(product._chosen), products._REMEMBERED_MAX)
 
     def test_the_last_package_is_asked_first(self):
         first, second, third = Package({64: plan()}), Package({64: plan()}), Package({64: plan("DEFAULT")})
         for package in (first, second, third):
             self.table.load(package)
-        found(self.table).launch(64, (), 0)
-        self.assertEqual([len(each.given) for each in (first, second, third)], [0, 1, 1])
-        self.assertEqual(len(second.made.launched), 1)
+        self.assertTrue(found(self.table).launch(64, (), 0))
+        self.assertEqual([len(each.made.launched) for each in (first, second, third)], [0, 1, 0])
+
+    def test_the_first_call_does_not_decide_for_others(self):
+        """Its number of tokens may be too far from all tuned ones, as that of a short warm-up is, or be in one package alone."""
+        large, small = Package({4096: plan()}), Package({64: plan(), 4096: plan("DEFAULT")})
+        for package in (large, small):
+            self.table.load(package)
+        with self.assertLogs(products.logger, logging.WARNING) as logs:
+            product = found(self.table, tokens=1)
+            self.assertFalse(product.launch(1, (), 0))
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("such as 1", logs.output[0])
+        self.assertIs(found(self.table, tokens=4096), product)
+        self.assertEqual([product.covers(tokens) for tokens in (1, 64, 4096)], [False, True, True])
+        for tokens in (64, 4096):
+            self.assertTrue(product.launch(tokens, (tokens,), 0))
+        self.assertEqual((small.made.launched, large.made.launched), ([(64, (64,), 0)], [(4096, (4096,), 0)]))
+        self.assertEqual([len(each.given) for each in (small, large)], [1, 1])
 
     def test_what_is_not_found_is_remembered_until_a_package_is_loaded(self):
         with self.assertLogs(products.logger, logging.WARNING) as logs:
@@ -187,7 +203,7 @@ class Finding(unittest.TestCase):
                 mock.patch.object(products.launch, "open", opened), self.assertLogs(products.logger, logging.WARNING) as logs:
             self.assertIsNotNone(found(self.table))
             self.assertIsNotNone(found(self.table, n=8))
-        self.assertEqual([len(each.given) for each in packages.values()], [2, 0])
+        self.assertEqual([len(each.given) for each in packages.values()], [2, 2])
         self.assertEqual(len(logs.output), 1)
         self.assertIn("there is no nowhere.tfpack", logs.output[0])
 

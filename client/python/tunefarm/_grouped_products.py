@@ -78,39 +78,48 @@ def remember(table: Dict[Any, Any], key: Any, value: Any) -> None:
 
 
 class Product:
-    """A loaded kernel of which only the number of tokens is open."""
+    """Loaded kernels that compute the same, of which only the number of tokens is open. The first one that has a tuned
+    config for it is launched."""
 
-    def __init__(self, kernel: launch.Kernel) -> None:
-        self._kernel = kernel
-        self._launch = kernel._launch_checked
-        self._problems: Dict[int, Any] = {}  # by tokens; see _choose
+    def __init__(self, kernels: Sequence[launch.Kernel]) -> None:
+        self._kernels = tuple(kernels)
+        self._chosen: Dict[int, Any] = {}  # by tokens; see _choose
         self._has_noted = False
 
     def launch(self, tokens: int, pointers: Tuple[int, ...], stream: int) -> bool:
         """Enqueues it on checked arrays, or returns False: this number of tokens needs what is not given here."""
-        problem = self._problems.get(tokens)
-        if problem is None:
-            problem = self._choose(tokens)
-            if not problem and not self._has_noted:
-                self._has_noted = True
-                note(f"{self._kernel!r} has no tuned config for some numbers of tokens, such as {tokens}")
-        if not problem:
+        chosen = self._chosen.get(tokens)
+        if chosen is None:
+            chosen = self._choose(tokens)
+        if not chosen:
             return False
-        self._launch(problem, pointers, stream)
+        enqueue, problem = chosen
+        enqueue(problem, pointers, stream)
         return True
 
+    def covers(self, tokens: int) -> bool:
+        """Whether a launch for this number of tokens is enqueued."""
+        chosen = self._chosen.get(tokens)
+        return bool(self._choose(tokens) if chosen is None else chosen)
+
     def _choose(self, tokens: int) -> Any:
-        """The problem; False where only the default config answers, which nobody has tuned, or where the launch needs a
-        workspace or prepared arguments."""
-        try:
-            problem: Any = self._kernel._look_up((tokens,))
+        """What enqueues, and the problem; False where only a default config answers, which nobody has tuned, or where the
+        launch needs a workspace or prepared arguments."""
+        chosen: Any = False
+        for kernel in self._kernels:
+            try:
+                problem = kernel._look_up((tokens,))
+            except TunefarmError:
+                continue
             plan = problem.plan
-            if plan.match == "DEFAULT" or plan.workspace_bytes or plan.needs_prepare:
-                problem = False
-        except TunefarmError:
-            problem = False
-        remember(self._problems, tokens, problem)
-        return problem
+            if plan.match != "DEFAULT" and not plan.workspace_bytes and not plan.needs_prepare:
+                chosen = kernel._launch_checked, problem
+                break
+        if not chosen and not self._has_noted:
+            self._has_noted = True
+            note(f"{self._kernels[0]!r} has no tuned config for some numbers of tokens, such as {tokens}")
+        remember(self._chosen, tokens, chosen)
+        return chosen
 
 
 # Role, E, N, K, type of elements, topk, CUDA device. A type is the caller's own object; names maps it to the kernels'.
@@ -143,29 +152,32 @@ class Products:
         self.found, self.calls = {}, {}
 
     def find(self, key: Key, data_type: str, tokens: int) -> Optional[Product]:
-        """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the launch."""
+        """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the launch, whose
+        config is looked up as well. Whether it has one does not matter: other launches may."""
         with self._lock:
             found = self.found
             if key in found:
                 return found[key]
             self._read_environment()
-            product, reason = self._load_product(key, data_type, tokens)
+            product, reason = self._load_product(key, data_type)
             role, experts, n, k, _, topk, device = key
             if product is None:
                 flags = "".join(f", {name}" for name, value in role.dims().items() if value)
                 note(f"no loaded package has {role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}"
                      f"{flags} on {'the CPU' if device < 0 else f'CUDA device {device}'}{reason}")
+            else:
+                product.covers(tokens)
             remember(found, key, product)
             return product
 
-    def _load_product(self, key: Key, data_type: str, tokens: int) -> Tuple[Optional[Product], str]:
-        """The product, else why there is none, as the end of a sentence."""
+    def _load_product(self, key: Key, data_type: str) -> Tuple[Optional[Product], str]:
+        """The kernels of all packages that have it, else why there is none, as the end of a sentence."""
         role, experts, n, k, _, topk, device = key
         if device < 0:
             return None, ""
         if not self._packages:
             return None, f" (call tunefarm.torch.load, or name packages in {ENVIRONMENT})"
-        reasons = []
+        kernels, reasons = [], []
         for package in self._packages:
             if role.kernel not in package.kernels:
                 continue
@@ -174,12 +186,11 @@ class Products:
                                         group_ends=1, **role.dims())
                 if kernel.dims != ("tokens",) or tuple(each.name for each in kernel.arguments) != role.arguments:
                     raise InvalidArgumentError(f"{kernel!r} takes other values than this version of tunefarm gives")
-                product = Product(kernel)
-                if product._choose(tokens):
-                    return product, ""
-                reasons.append(f"it has no tuned config for {tokens} tokens of topk={topk}")
+                kernels.append(kernel)
             except TunefarmError as error:
                 reasons.append(str(error))
+        if kernels:
+            return Product(kernels), ""
         return None, f" ({'; '.join(reasons)})" if reasons else ""
 
     def _read_environment(self) -> None:
