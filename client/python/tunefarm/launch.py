@@ -2,9 +2,9 @@
 
     import tunefarm.launch
 
-    package = tunefarm.launch.open("moe.tfpack")
-    kernel = package.kernel("grouped_gemm_forward", dtype="bf16", E=128, N=1536, K=2048)    # loads everything
-    kernel(x=x, w=w, y=y, m_sizes=m_sizes, tokens=4096)                                     # enqueues, and returns
+    package = tunefarm.launch.open("matmul.tfpack")
+    kernel = package.kernel("matmul", dtype="bf16")         # loads everything
+    kernel(a=a, b=b, c=c, M=4096, N=4096, K=4096)           # enqueues, and returns
 
 Arguments and dims are given by name. An argument is anything with `data_ptr()` (PyTorch), `__cuda_array_interface__`
 (CuPy, JAX, Numba), `__array_interface__` (NumPy, for kernels of the CPU) or `__dlpack__`. Its type, its layout
@@ -87,7 +87,8 @@ def open_bytes(content: "Union[bytes, bytearray, memoryview]") -> "Package":
 
 
 class Package:
-    """Some kernels; made by `open`, `open_bytes` or `Client.package`. It is closed when nothing refers to it; its kernels stay usable."""
+    """Some kernels; made by `open`, `open_bytes` or `Client.package`. It is closed when nothing refers to it; its kernels
+    stay usable."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._library = _launch_abi.library()
