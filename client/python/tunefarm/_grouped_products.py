@@ -8,6 +8,7 @@ dX = dY W, dW = dY^T X, each for the rows of one expert.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 import threading
@@ -81,31 +82,30 @@ class Product:
     """Loaded kernels that compute the same, of which only the number of tokens is open. The first one that has a tuned
     config for it is launched."""
 
-    def __init__(self, kernels: Sequence[launch.Kernel]) -> None:
+    def __init__(self, kernels: Sequence[launch.Kernel], what: str) -> None:
         self._kernels = tuple(kernels)
-        self._chosen: Dict[int, Any] = {}  # by tokens; see _choose
+        self._what = what  # is not tuned where that is so, for people
+        self._launchers: Dict[int, Any] = {}  # by tokens
         self._has_noted = False
 
     def launch(self, tokens: int, pointers: Tuple[int, ...], stream: int) -> bool:
         """Enqueues it on checked arrays, or returns False: this number of tokens needs what is not given here."""
-        chosen = self._chosen.get(tokens)
-        if chosen is None:
-            chosen = self._choose(tokens)
-        if not chosen:
+        launcher = self.launcher(tokens)
+        if not launcher:
             return False
-        enqueue, problem = chosen
-        enqueue(problem, pointers, stream)
+        launcher(pointers, stream)
         return True
 
-    def covers(self, tokens: int) -> bool:
-        """Whether a launch for this number of tokens is enqueued."""
-        chosen = self._chosen.get(tokens)
-        return bool(self._choose(tokens) if chosen is None else chosen)
+    def launcher(self, tokens: int) -> Any:
+        """A function of addresses and a stream that enqueues it, or False where only a default config answers, which nobody
+        has tuned, or where the launch needs a workspace or prepared arguments."""
+        launcher = self._launchers.get(tokens)
+        if launcher is None:
+            launcher = self._look_up(tokens)
+            remember(self._launchers, tokens, launcher)
+        return launcher
 
-    def _choose(self, tokens: int) -> Any:
-        """What enqueues, and the problem; False where only a default config answers, which nobody has tuned, or where the
-        launch needs a workspace or prepared arguments."""
-        chosen: Any = False
+    def _look_up(self, tokens: int) -> Any:
         for kernel in self._kernels:
             try:
                 problem = kernel._look_up((tokens,))
@@ -113,13 +113,11 @@ class Product:
                 continue
             plan = problem.plan
             if plan.match != "DEFAULT" and not plan.workspace_bytes and not plan.needs_prepare:
-                chosen = kernel._launch_checked, problem
-                break
-        if not chosen and not self._has_noted:
+                return functools.partial(kernel._launch_checked, problem)
+        if not self._has_noted:
             self._has_noted = True
-            note(f"{self._kernels[0]!r} has no tuned config for some numbers of tokens, such as {tokens}")
-        remember(self._chosen, tokens, chosen)
-        return chosen
+            note(f"no loaded package has {self._what} for some numbers of tokens, such as {tokens}")
+        return False
 
 
 # Role, E, N, K, type of elements, topk, CUDA device. A type is the caller's own object; names maps it to the kernels'.
@@ -159,19 +157,20 @@ class Products:
             if key in found:
                 return found[key]
             self._read_environment()
-            product, reason = self._load_product(key, data_type)
             role, experts, n, k, _, topk, device = key
-            if product is None:
-                flags = "".join(f", {name}" for name, value in role.dims().items() if value)
-                note(f"no loaded package has {role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}"
-                     f"{flags} on {'the CPU' if device < 0 else f'CUDA device {device}'}{reason}")
+            flags = "".join(f", {name}" for name, value in role.dims().items() if value)
+            what = (f"{role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}{flags} on "
+                    f"{'the CPU' if device < 0 else f'CUDA device {device}'}")
+            product, reason = self._load_product(key, data_type, what)
+            if product is not None:
+                product.launcher(tokens)
             else:
-                product.covers(tokens)
+                note(f"no loaded package has {what}{reason}")
             remember(found, key, product)
             return product
 
-    def _load_product(self, key: Key, data_type: str) -> Tuple[Optional[Product], str]:
-        """The kernels of all packages that have it, else why there is none, as the end of a sentence."""
+    def _load_product(self, key: Key, data_type: str, what: str) -> Tuple[Optional[Product], str]:
+        """The kernels of all packages that have it, else why there are none, as the end of a sentence."""
         role, experts, n, k, _, topk, device = key
         if device < 0:
             return None, ""
@@ -190,7 +189,7 @@ class Products:
             except TunefarmError as error:
                 reasons.append(str(error))
         if kernels:
-            return Product(kernels), ""
+            return Product(kernels, f"{what}, topk={topk}"), ""
         return None, f" ({'; '.join(reasons)})" if reasons else ""
 
     def _read_environment(self) -> None:
