@@ -252,7 +252,7 @@ class Fallback(Test):
         mat2 = w.transpose(-2, -1)
         calls = {
             "three dimensions": (random(E, 16, K), mat2, None),
-            "two dimensions": (random(64, ROWS), random(ROWS, N), ends),
+            "two dimensions": (random(ROWS, 64).t(), random(ROWS, N), ends),
             "no package": (random(ROWS, 64), random(E, 64, 64), ends),
             "gaps in weights": (x, random(E, N, K + 8)[:, :, :K].transpose(-2, -1), ends),
         }
@@ -678,6 +678,58 @@ class Layers(Test):
         captured = [each.clone() for each in outputs]
         for got, expected in zip(captured, step()):
             self.assertTrue(torch.equal(got, expected))
+
+
+class DeviceCost(Test):
+    @ON_CUDA
+    def test_sums(self):
+        """Of a layer's rows, and layers; what is measured is printed and asserted nowhere."""
+        tokens, topk = 4096, 8
+        rows, x = random(tokens * topk, K), random(tokens, K)
+        order = torch.randperm(tokens * topk, device=DEVICE)
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(tokens * topk, device=DEVICE)).view(tokens, topk)
+        weights = torch.rand((tokens, topk), device=DEVICE)
+        compiled = torch.compile(lambda rows, place, weights: (rows[place] * weights.to(rows.dtype).unsqueeze(-1)).sum(1))
+        bag = torch.nn.functional.embedding_bag
+        w_up, w_down = random(E, N, K, scale=0.03).requires_grad_(), random(E, K, N // 2, scale=0.03).requires_grad_()
+        ids = torch.rand((tokens, E), device=DEVICE).topk(topk, dim=1).indices
+        x.requires_grad_(), weights.requires_grad_()
+        gradient = random(tokens, K)
+
+        def layer(function):
+            out = function(x, w_up, w_down, ids, weights)
+            torch.autograd.grad(out, (x, w_up, w_down, weights), gradient)
+
+        def timed(call):
+            for _ in range(5):
+                call()
+            times = []
+            for _ in range(20):
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                torch.cuda._sleep(1_000_000)
+                begin.record(), call(), end.record()
+                end.synchronize()
+                times.append(1000 * begin.elapsed_time(end))
+            return statistics.median(times)
+
+        print(file=sys.stderr)
+        with torch.no_grad():
+            for name, call in {
+                "sum": lambda: rows.view(tokens, topk, K).sum(1),
+                "bag": lambda: bag(place, rows, mode="sum"),
+                "bag, weights": lambda: bag(place, rows, mode="sum", per_sample_weights=weights.to(rows.dtype)),
+                "bag, int32": lambda: bag(place.int(), rows, mode="sum"),
+                "gather, multiply, sum": lambda: (rows[place] * weights.to(rows.dtype).unsqueeze(-1)).sum(1),
+                "the same compiled": lambda: compiled(rows, place, weights),
+                "gather": lambda: x.index_select(0, order // topk),
+            }.items():
+                print(f"  {timed(call):7.1f} µs  {name}", file=sys.stderr)
+        for fused in (True, False):
+            moe._FUSED = fused
+            torch._dynamo.reset()
+            compiled_layer = torch.compile(tunefarm.torch.moe_mlp)
+            print(f"  {timed(lambda: layer(tunefarm.torch.moe_mlp)):7.1f} µs  eager layer, fused={fused}", file=sys.stderr)
+            print(f"  {timed(lambda: layer(compiled_layer)):7.1f} µs  compiled layer, fused={fused}", file=sys.stderr)
 
 
 class HostCost(Test):

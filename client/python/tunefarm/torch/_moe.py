@@ -160,6 +160,20 @@ def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, 
 
 # ---- The layer ----
 
+_FUSED = False
+
+
+def _sum(rows: Tensor, place: Tensor, weights: Optional[Tensor]) -> Tensor:
+    """For each token the sum of its rows, which lie at place [T, topk], weighted."""
+    if weights is not None:
+        weights = weights.to(rows.dtype)
+    if ops.is_compiling() or not rows.shape[0]:
+        picked = rows[place]
+        return (picked if weights is None else picked * weights.unsqueeze(-1)).sum(1)
+    # One kernel, without the gathered rows in memory.
+    return torch.nn.functional.embedding_bag(place, rows, mode="sum", per_sample_weights=weights)
+
+
 class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
@@ -173,14 +187,17 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         weights = topk_weights.reshape(-1)
         up = _product("up", x, w_up, ends, indices, None, topk)
         hidden_rows = torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]
-        y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
-        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
         ctx.topk = topk
-        return y.view(tokens, topk, hidden).sum(1)
+        place = torch.empty_like(order).scatter(0, order, torch.arange(tokens * topk, device=x.device)).view(tokens, topk)
+        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order, place)
+        if _FUSED:
+            y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
+            return y.view(tokens, topk, hidden).sum(1)
+        return _sum(ops.multiply(hidden_rows, w_down.transpose(-2, -1), ends), place, topk_weights)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, w_up, w_down, up, weights, ends, indices, order = ctx.saved_tensors
+        x, w_up, w_down, up, weights, ends, indices, order, place = ctx.saved_tensors
         topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
         needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
         of_x = of_up = of_down = of_weights = None
@@ -204,8 +221,11 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
             of_gate = torch.ops.aten.silu_backward(of_hidden * linear, gate)
             of_rows = torch.cat([of_gate, of_hidden * activated], 1)
             if needs_x:
-                flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
-                of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+                if _FUSED:
+                    flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
+                    of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+                else:
+                    of_x = _sum(ops.multiply(of_rows, w_up, ends), place, None)
             if needs_up:
                 of_up = _product("up_dw", of_rows, x, ends, indices, None, topk)
         return of_x, of_up, of_down, None, of_weights
