@@ -640,7 +640,7 @@ class Layers(Test):
         layer = self.layer(tokens=16)
         out = tunefarm.torch.moe_mlp(**layer)
         (first,) = torch.autograd.grad(out.float().sum(), layer["x"], create_graph=True)
-        with self.assertRaisesRegex(Exception, "no gradients of gradients"):
+        with self.assertRaisesRegex(Exception, "no gradients of gradients|not implemented"):
             first.float().sum().backward()
 
     def test_compile(self):
