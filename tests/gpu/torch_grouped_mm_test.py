@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import torch
 import torch.fx.experimental.proxy_tensor
@@ -86,6 +87,14 @@ def only_kernels():
         yield
     finally:
         ops._torch_grouped_mm = original
+
+
+def constant(value):
+    def function(*arguments):
+        return value
+
+    function._dynamo_marked_constant = True
+    return function
 
 
 class Test(unittest.TestCase):
@@ -583,6 +592,14 @@ class Layers(Test):
         print("with gathered rows" if has else "packed, around gathers", end=" ... ", file=sys.stderr)
         self.check_layer(self.layer())
 
+    def test_rows_scattered_by_kernels_and_gathered_by_sums(self):
+        layer = self.layer()
+        for is_scattered in (True, False):
+            with mock.patch.object(moe, "_is_scattered", constant(is_scattered)):
+                self.check_layer(layer)
+                torch._dynamo.reset()
+                self.check_layer(layer, torch.compile(tunefarm.torch.moe_mlp, fullgraph=True))
+
     def test_packed_products_around_gathers(self):
         layer = self.layer()
         with without(roles.UP, roles.UP_DX, roles.UP_DW, roles.DOWN, roles.DOWN_DX, roles.DOWN_DW):
@@ -725,11 +742,11 @@ class DeviceCost(Test):
             }.items():
                 print(f"  {timed(call):7.1f} µs  {name}", file=sys.stderr)
         for fused in (True, False):
-            moe._FUSED = fused
-            torch._dynamo.reset()
-            compiled_layer = torch.compile(tunefarm.torch.moe_mlp)
-            print(f"  {timed(lambda: layer(tunefarm.torch.moe_mlp)):7.1f} µs  eager layer, fused={fused}", file=sys.stderr)
-            print(f"  {timed(lambda: layer(compiled_layer)):7.1f} µs  compiled layer, fused={fused}", file=sys.stderr)
+            with mock.patch.object(moe, "_is_scattered", constant(fused)):
+                torch._dynamo.reset()
+                compiled_layer = torch.compile(tunefarm.torch.moe_mlp)
+                print(f"  {timed(lambda: layer(tunefarm.torch.moe_mlp)):7.1f} µs  eager layer, scattered={fused}", file=sys.stderr)
+                print(f"  {timed(lambda: layer(compiled_layer)):7.1f} µs  compiled layer, scattered={fused}", file=sys.stderr)
 
 
 class HostCost(Test):

@@ -99,6 +99,11 @@ class Product:
         self._launch(problem, pointers, stream)
         return True
 
+    def median_ns(self, tokens: int) -> float:
+        """What was measured for the tuned problem that answers for these; infinite where nothing was."""
+        problem = self._problems.get(tokens) or self._choose(tokens)
+        return (problem and problem.plan.median_ns) or float("inf")
+
     def _choose(self, tokens: int) -> Any:
         """The problem; False where only the default config answers, which nobody has tuned, or where the launch needs a
         workspace or prepared arguments."""
