@@ -105,6 +105,11 @@ class Product:
             remember(self._launchers, tokens, launcher)
         return launcher
 
+    def median_ns(self, tokens: int) -> float:
+        """What was measured for the tuned problem that answers for these; infinite where nothing was."""
+        launcher = self.launcher(tokens)
+        return (launcher and launcher.args[0].plan.median_ns) or float("inf")
+
     def _look_up(self, tokens: int) -> Any:
         for kernel in self._kernels:
             try:
