@@ -181,7 +181,8 @@ class Products:
             return None, ""
         if not self._packages:
             return None, f" (call tunefarm.torch.load, or name packages in {ENVIRONMENT})"
-        kernels, reasons = [], []
+        kernels: List[launch.Kernel] = []
+        reasons: List[str] = []
         for package in self._packages:
             if role.kernel not in package.kernels:
                 continue
