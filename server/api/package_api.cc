@@ -402,14 +402,15 @@ class Making {
     order.device_class = choice.packaged.device_class;
     order.configs = {choice.packaged.config};
     order.binaries_bytes_max = kPackageBinariesBytesMax;
-    ASSIGN_OR_RETURN(std::vector<CompiledConfig> compiled, compile_configs_(order));
-    if (compiled.size() != 1) return Internal("{} of 1 config was compiled", compiled.size());
-    if ((*bytes += compiled[0].binary_bytes) > kPackageBinariesBytesMax) {
+    absl::StatusOr<std::vector<CompiledConfig>> compiled = compile_configs_(order);
+    if (!compiled.ok()) return Annotate(compiled.status(), "{}", Shortened(choice.what));
+    if (compiled->size() != 1) return Internal("{} of 1 config was compiled", compiled->size());
+    if ((*bytes += compiled->front().binary_bytes) > kPackageBinariesBytesMax) {
       return WithReason(ResourceExhausted("the binaries have more than {} MiB together; ask for fewer bests",
                                           kPackageBinariesBytesMax >> 20),
                         "PACKAGE_TOO_LARGE");
     }
-    return std::move(compiled[0]);
+    return std::move(compiled->front());
   }
 
   KernelRegistry* const kernels_;

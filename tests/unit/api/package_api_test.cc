@@ -252,6 +252,15 @@ TEST_F(PackageApiTest, WhatDoesNotCompileIsLeftOut) {
   EXPECT_EQ(made.contents.left_out_count(), 2);
   EXPECT_THAT(made.contents.left_out(1), HasSubstr("the compiler does not like it"));
   EXPECT_EQ(ReasonOf(Made({}, nullptr).file.status()), "NO_COMPILER");
+  // An error of the compiler itself ends the call and says where.
+  v1::ExportPackageRequest request;
+  *request.add_bests() = Bests()[0];
+  const MadePackage broken = Made(request, [](const CompileOrder&) -> absl::StatusOr<std::vector<CompiledConfig>> {
+    return WithReason(FailedPrecondition("there is no compiler"), "NO_COMPILER");
+  });
+  EXPECT_EQ(ReasonOf(broken.file.status()), "NO_COMPILER");
+  EXPECT_THAT(Text(broken), testing::MatchesRegex("(the default config of )?scale for N=.* on Test CPU: "
+                                                  "there is no compiler"));
 }
 
 TEST_F(PackageApiTest, EndsWhenNobodyWaitsOrItBecomesTooMuch) {
