@@ -90,8 +90,7 @@ class UpdateInCaptureTest : public testing::Test {
     return plan;
   }
   tunefarm_status Launch(uint64_t generation, uint64_t workspace_bytes,
-                         decltype(&tunefarm_kernel_launch) function = &tunefarm_kernel_launch) {
-    const int64_t n = 1024;
+                         decltype(&tunefarm_kernel_launch) function = &tunefarm_kernel_launch, int64_t n = 1024) {
     void* const arguments[] = {memory_, memory_, memory_};
     tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
     launch.dims = &n;
@@ -149,6 +148,23 @@ TEST_F(UpdateInCaptureTest, AGenerationHoldsItsConfigInACapture) {
   Update(FakeSample(32, 'a'));
   EXPECT_EQ(Grid(old), 64U);
   EXPECT_EQ(Grid(better), 16U);
+}
+
+TEST_F(UpdateInCaptureTest, AGenerationHoldsItsPackageForOtherDims) {
+  const uint64_t old = PlanOf(1024).generation;
+  PackageBuilder newer = FakeSample(16, 'a');
+  newer.steps[1].grid[0] = newer.Formula("32");  // of the best for n = 4096, too
+  newer.pairs[1].value = newer.AddValue(int64_t{32});
+  Update(newer);
+  const auto grid_of_other = [this](uint64_t generation) {
+    EXPECT_EQ(Launch(generation, 16384, &tunefarm_kernel_launch, 4096), TUNEFARM_OK) << error_.message;
+    return cuda_->grid.load();
+  };
+  cuda_->capture_status = 1;
+  EXPECT_EQ(grid_of_other(old), 128U);
+  EXPECT_EQ(grid_of_other(PlanOf(1024).generation), 32U);
+  cuda_->capture_status = 0;
+  EXPECT_EQ(grid_of_other(old), 32U);
 }
 
 TEST_F(UpdateInCaptureTest, WhatWouldBeStaleOrMissingIsNotInACapture) {
