@@ -74,8 +74,15 @@ absl::Status CheckGiven(const v1::BestConfig& best, int index) {
                                    : best.device_class_id().empty() ? "device class"
                                    : best.config().values().empty() ? "config"
                                                                     : "";
-  if (missing.empty()) return absl::OkStatus();
-  return WithReason(InvalidArgument("bests[{}] has no {}", index, missing), "BEST_INVALID");
+  if (!missing.empty()) {
+    return WithReason(InvalidArgument("bests[{}] has no {}", index, missing), "BEST_INVALID");
+  }
+  const std::string_view negative = best.promoted_at_ms() < 0                ? "time of promotion"
+                                    : best.revision() < 0                    ? "revision"
+                                    : !(best.measurement().median_ns() >= 0) ? "median"
+                                                                             : "";
+  if (negative.empty()) return absl::OkStatus();
+  return WithReason(InvalidArgument("bests[{}] has a negative {}", index, negative), "BEST_INVALID");
 }
 
 // By id: the classes of the devices here, and those that are known without one.
