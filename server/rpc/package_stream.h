@@ -43,10 +43,10 @@ class PackageStream final : public RawStream {
   }
 
   void Begin() override {
+    MutexLock lock(&mutex_);
     // Many may wait for a thread.
     share_ = HoldForStream(request_.SpaceUsedLong());
     if (!share_.is_held()) {
-      MutexLock lock(&mutex_);
       Finish(WithReason(ResourceExhausted("other calls have too much to send; try again later"), "OVERLOADED"));
       return;
     }
@@ -63,6 +63,10 @@ class PackageStream final : public RawStream {
   void OnCancel() override {
     MutexLock lock(&mutex_);
     is_gone_ = true;
+    if (is_begun_) return;
+    // It goes on waiting for a thread, without the memory.
+    request_ = v1::ExportPackageRequest();
+    share_.Reset();
   }
 
  private:
@@ -78,7 +82,11 @@ class PackageStream final : public RawStream {
   }
 
   absl::Status MakeAndSend() LOCKS_EXCLUDED(mutex_) {
-    if (IsGone()) return Cancelled("the client is gone");
+    {
+      MutexLock lock(&mutex_);
+      if (is_gone_) return Cancelled("the client is gone");
+      is_begun_ = true;
+    }
     MadePackage made = api_->ExportPackage(request_, [this] { return IsGone(); });
     const MonotonicTime end = Clock::Real()->Now() + kPackageReadTimeMax;
     if (made.file.ok() || made.contents.left_out_count() > 0) {
@@ -121,11 +129,13 @@ class PackageStream final : public RawStream {
   PackageApi* const api_;
   TaskRunner* const threads_;
   const std::string owner_;
-  const v1::ExportPackageRequest request_;
-  MemoryShare share_;  // of the request
   Mutex mutex_;
+  // Under the lock until is_begun_, then of the thread alone.
+  v1::ExportPackageRequest request_;
+  MemoryShare share_;  // of the request
   CondVar changed_;
   grpc::ByteBuffer current_ GUARDED_BY(mutex_);
+  bool is_begun_ GUARDED_BY(mutex_) = false;
   bool is_writing_ GUARDED_BY(mutex_) = false;
   bool is_gone_ GUARDED_BY(mutex_) = false;
 };
