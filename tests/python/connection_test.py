@@ -57,6 +57,8 @@ class Places(unittest.TestCase):
             (folder / "c").symlink_to(folder / "a")
             own = f"{folder}/b/tunefarm/run/admin.sock"
             self.assertEqual([socket_of(home) for home in "abc"], [shared, own, shared])
+            with mock.patch.object(os.path, "samefile", side_effect=PermissionError):  # a is another user's
+                self.assertEqual(socket_of("b"), own)
             shutil.rmtree(folder / "a")
             self.assertEqual([socket_of(home) for home in "ab"], [shared, own])
 

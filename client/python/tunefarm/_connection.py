@@ -51,11 +51,12 @@ def chosen_data_directory(chosen: Optional[str], environment: Mapping[str, str])
 def _leads_elsewhere(link: str, directory: str) -> bool:
     try:
         target = os.readlink(link)
-        return target != directory and not os.path.samefile(target, directory)
-    except FileNotFoundError:
-        return os.path.islink(link)  # what it names is gone, or this one not made yet
     except OSError:
         return False
+    try:
+        return target != directory and not os.path.samefile(target, directory)
+    except OSError:  # what it names is gone or another user's, or this one is not made yet
+        return True
 
 
 def admin_socket(data_directory: str, environment: Mapping[str, str]) -> str:
