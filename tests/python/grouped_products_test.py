@@ -117,6 +117,11 @@ class Finding(unittest.TestCase):
         self.assertIs(found(self.table), product)
         self.assertEqual(len(package.given), 1)
 
+    def test_what_was_measured(self):
+        self.table.load(Package({64: plan()._replace(median_ns=5.0), 65: plan(), 66: plan("DEFAULT")._replace(median_ns=1.0)}))
+        product = found(self.table)
+        self.assertEqual([product.median_ns(tokens) for tokens in (64, 65, 66, 67)], [5.0] + [float("inf")] * 3)
+
     def test_flags_are_compiled_in(self):
         package = Package({8: plan()}, "grouped_gemm_dx", products.DX.arguments)
         self.table.load(package)
@@ -139,15 +144,32 @@ class Finding(unittest.TestCase):
         product = found(self.table)
         for tokens in range(1, 5000):
             product.launch(tokens, (), 0)
-        self.assertLessEqual(len(product._problems), products._REMEMBERED_MAX)
+        self.assertLessEqual(len(product._launchers), products._REMEMBERED_MAX)
 
     def test_the_last_package_is_asked_first(self):
         first, second, third = Package({64: plan()}), Package({64: plan()}), Package({64: plan("DEFAULT")})
         for package in (first, second, third):
             self.table.load(package)
-        found(self.table).launch(64, (), 0)
-        self.assertEqual([len(each.given) for each in (first, second, third)], [0, 1, 1])
-        self.assertEqual(len(second.made.launched), 1)
+        self.assertTrue(found(self.table).launch(64, (), 0))
+        self.assertEqual([len(each.made.launched) for each in (first, second, third)], [0, 1, 0])
+
+    def test_the_first_call_does_not_decide_for_others(self):
+        """Its number of tokens may be too far from all tuned ones, as that of a short warm-up is, or be in one package alone."""
+        large, small = Package({4096: plan()}), Package({64: plan(), 4096: plan("DEFAULT")})
+        for package in (large, small):
+            self.table.load(package)
+        with self.assertLogs(products.logger, logging.WARNING) as logs:
+            product = found(self.table, tokens=1)
+            self.assertFalse(product.launch(1, (), 0))
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("grouped_gemm_forward tuned for E=4, N=16, K=32, dtype=bf16 on CUDA device 0, topk=1 for some numbers of "
+                      "tokens, such as 1", logs.output[0])
+        self.assertIs(found(self.table, tokens=4096), product)
+        self.assertEqual([bool(product.launcher(tokens)) for tokens in (1, 64, 4096)], [False, True, True])
+        for tokens in (64, 4096):
+            self.assertTrue(product.launch(tokens, (tokens,), 0))
+        self.assertEqual((small.made.launched, large.made.launched), ([(64, (64,), 0)], [(4096, (4096,), 0)]))
+        self.assertEqual([len(each.given) for each in (small, large)], [1, 1])
 
     def test_what_is_not_found_is_remembered_until_a_package_is_loaded(self):
         with self.assertLogs(products.logger, logging.WARNING) as logs:
@@ -187,7 +209,7 @@ class Finding(unittest.TestCase):
                 mock.patch.object(products.launch, "open", opened), self.assertLogs(products.logger, logging.WARNING) as logs:
             self.assertIsNotNone(found(self.table))
             self.assertIsNotNone(found(self.table, n=8))
-        self.assertEqual([len(each.given) for each in packages.values()], [2, 0])
+        self.assertEqual([len(each.given) for each in packages.values()], [2, 2])
         self.assertEqual(len(logs.output), 1)
         self.assertIn("there is no nowhere.tfpack", logs.output[0])
 

@@ -39,6 +39,8 @@ class Sources(unittest.TestCase):
                              {"kernel.cc": before + 'extern "C" unsigned\n f (float *x) {}'})
         for declared in ("void f(float *);\nvoid f(float *x) { x[0] = 1; }\n", "static void f(float *x) {}\n"):
             self.assertEqual(_source.read("f", declared, "C").files, {"kernel.cc": 'extern "C" {\n#line 1\n' + declared + "}\n"})
+        block = "#ifdef A\n#include <cmath>\n#endif\n"
+        self.assertEqual(_source.read("f", block + declared, "C").files, {"kernel.cc": block + 'extern "C" {\n#line 4\n' + declared + "}\n"})
         own = 'extern "C" void f(float *x) { x[0] = 1; }'
         self.assertEqual(_source.read("f", own, "C").files, {"kernel.cc": own})
 
@@ -67,6 +69,11 @@ for (;;) x[0]++;
         self.assertEqual(_source.read("f", begin + loop, None).files["kernel.cu"], constant + "#line 1\n" + begin + changed % 3)
         own = "#include <a>\n#ifndef loop_unroll_factor_1\n#define loop_unroll_factor_1 2\n#endif\n"
         self.assertEqual(_source.read("f", own + begin + loop, None).files["kernel.cu"], own + constant + "#line 5\n" + begin + changed % 7)
+        for own in ("#ifdef A\n#include <a>\n#endif\n", "#if A\n#if B\n#include <a>\n#else\n#include <b>\n#endif\n#endif\n"):
+            self.assertEqual(_source.read("f", own + begin + loop, None).files["kernel.cu"].partition(constant)[0], own)
+        guard = "#ifndef G\n#define G\n#ifdef A\n#include <a>\n#endif\n"
+        text = _source.read("f", guard + begin + loop + "#endif\n", None).files["kernel.cu"]
+        self.assertEqual(text.partition(constant)[0], guard)
         declared = "template <int loop_unroll_factor_1> "
         text = _source.read("f", declared + begin + loop, None).files["kernel.cu"]
         self.assertIn("#elif !defined(loop_unroll_factor_1)\n#pragma unroll loop_unroll_factor_1\n#endif\n#line 3\n", text)

@@ -51,11 +51,12 @@ def chosen_data_directory(chosen: Optional[str], environment: Mapping[str, str])
 def _leads_elsewhere(link: str, directory: str) -> bool:
     try:
         target = os.readlink(link)
-        return target != directory and not os.path.samefile(target, directory)
-    except FileNotFoundError:
-        return os.path.islink(link)  # what it names is gone, or this one not made yet
     except OSError:
         return False
+    try:
+        return target != directory and not os.path.samefile(target, directory)
+    except OSError:  # what it names is gone or another user's, or this one is not made yet
+        return True
 
 
 def admin_socket(data_directory: str, environment: Mapping[str, str]) -> str:
@@ -133,6 +134,7 @@ def find_server(server: Optional[str], data_directory: Optional[str], start: boo
             if not start:
                 raise UnavailableError(f"no daemon is running for {directory}")
             _start(directory)
+            path = admin_socket(directory, os.environ)  # another directory's daemon may have taken the other place
         address = "unix:" + path
     check_address(address)
     # A socket that nobody may open or listens on is known at once; gRPC would go on trying.

@@ -8,6 +8,7 @@ dX = dY W, dW = dY^T X, each for the rows of one expert.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 import threading
@@ -78,39 +79,50 @@ def remember(table: Dict[Any, Any], key: Any, value: Any) -> None:
 
 
 class Product:
-    """A loaded kernel of which only the number of tokens is open."""
+    """Loaded kernels that compute the same, of which only the number of tokens is open. The first one that has a tuned
+    config for it is launched."""
 
-    def __init__(self, kernel: launch.Kernel) -> None:
-        self._kernel = kernel
-        self._launch = kernel._launch_checked
-        self._problems: Dict[int, Any] = {}  # by tokens; see _choose
+    def __init__(self, kernels: Sequence[launch.Kernel], what: str) -> None:
+        self._kernels = tuple(kernels)
+        self._what = what  # is not tuned where that is so, for people
+        self._launchers: Dict[int, Any] = {}  # by tokens
         self._has_noted = False
 
     def launch(self, tokens: int, pointers: Tuple[int, ...], stream: int) -> bool:
         """Enqueues it on checked arrays, or returns False: this number of tokens needs what is not given here."""
-        problem = self._problems.get(tokens)
-        if problem is None:
-            problem = self._choose(tokens)
-            if not problem and not self._has_noted:
-                self._has_noted = True
-                note(f"{self._kernel!r} has no tuned config for some numbers of tokens, such as {tokens}")
-        if not problem:
+        launcher = self.launcher(tokens)
+        if not launcher:
             return False
-        self._launch(problem, pointers, stream)
+        launcher(pointers, stream)
         return True
 
-    def _choose(self, tokens: int) -> Any:
-        """The problem; False where only the default config answers, which nobody has tuned, or where the launch needs a
-        workspace or prepared arguments."""
-        try:
-            problem: Any = self._kernel._look_up((tokens,))
+    def launcher(self, tokens: int) -> Any:
+        """A function of addresses and a stream that enqueues it, or False where only a default config answers, which nobody
+        has tuned, or where the launch needs a workspace or prepared arguments."""
+        launcher = self._launchers.get(tokens)
+        if launcher is None:
+            launcher = self._look_up(tokens)
+            remember(self._launchers, tokens, launcher)
+        return launcher
+
+    def median_ns(self, tokens: int) -> float:
+        """What was measured for the tuned problem that answers for these; infinite where nothing was."""
+        launcher = self.launcher(tokens)
+        return (launcher and launcher.args[0].plan.median_ns) or float("inf")
+
+    def _look_up(self, tokens: int) -> Any:
+        for kernel in self._kernels:
+            try:
+                problem = kernel._look_up((tokens,))
+            except TunefarmError:
+                continue
             plan = problem.plan
-            if plan.match == "DEFAULT" or plan.workspace_bytes or plan.needs_prepare:
-                problem = False
-        except TunefarmError:
-            problem = False
-        remember(self._problems, tokens, problem)
-        return problem
+            if plan.match != "DEFAULT" and not plan.workspace_bytes and not plan.needs_prepare:
+                return functools.partial(kernel._launch_checked, problem)
+        if not self._has_noted:
+            self._has_noted = True
+            note(f"no loaded package has {self._what} for some numbers of tokens, such as {tokens}")
+        return False
 
 
 # Role, E, N, K, type of elements, topk, CUDA device. A type is the caller's own object; names maps it to the kernels'.
@@ -143,29 +155,34 @@ class Products:
         self.found, self.calls = {}, {}
 
     def find(self, key: Key, data_type: str, tokens: int) -> Optional[Product]:
-        """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the launch."""
+        """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the launch, whose
+        config is looked up as well. Whether it has one does not matter: other launches may."""
         with self._lock:
             found = self.found
             if key in found:
                 return found[key]
             self._read_environment()
-            product, reason = self._load_product(key, data_type, tokens)
             role, experts, n, k, _, topk, device = key
-            if product is None:
-                flags = "".join(f", {name}" for name, value in role.dims().items() if value)
-                note(f"no loaded package has {role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}"
-                     f"{flags} on {'the CPU' if device < 0 else f'CUDA device {device}'}{reason}")
+            flags = "".join(f", {name}" for name, value in role.dims().items() if value)
+            what = (f"{role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}{flags} on "
+                    f"{'the CPU' if device < 0 else f'CUDA device {device}'}")
+            product, reason = self._load_product(key, data_type, what)
+            if product is not None:
+                product.launcher(tokens)
+            else:
+                note(f"no loaded package has {what}{reason}")
             remember(found, key, product)
             return product
 
-    def _load_product(self, key: Key, data_type: str, tokens: int) -> Tuple[Optional[Product], str]:
-        """The product, else why there is none, as the end of a sentence."""
+    def _load_product(self, key: Key, data_type: str, what: str) -> Tuple[Optional[Product], str]:
+        """The kernels of all packages that have it, else why there are none, as the end of a sentence."""
         role, experts, n, k, _, topk, device = key
         if device < 0:
             return None, ""
         if not self._packages:
             return None, f" (call tunefarm.torch.load, or name packages in {ENVIRONMENT})"
-        reasons = []
+        kernels: List[launch.Kernel] = []
+        reasons: List[str] = []
         for package in self._packages:
             if role.kernel not in package.kernels:
                 continue
@@ -174,12 +191,11 @@ class Products:
                                         group_ends=1, **role.dims())
                 if kernel.dims != ("tokens",) or tuple(each.name for each in kernel.arguments) != role.arguments:
                     raise InvalidArgumentError(f"{kernel!r} takes other values than this version of tunefarm gives")
-                product = Product(kernel)
-                if product._choose(tokens):
-                    return product, ""
-                reasons.append(f"it has no tuned config for {tokens} tokens of topk={topk}")
+                kernels.append(kernel)
             except TunefarmError as error:
                 reasons.append(str(error))
+        if kernels:
+            return Product(kernels, f"{what}, topk={topk}"), ""
         return None, f" ({'; '.join(reasons)})" if reasons else ""
 
     def _read_environment(self) -> None:

@@ -2,9 +2,9 @@
 
     import tunefarm.launch
 
-    package = tunefarm.launch.open("moe.tfpack")
-    kernel = package.kernel("grouped_gemm_forward", dtype="bf16", E=128, N=1536, K=2048)    # loads everything
-    kernel(x=x, w=w, y=y, m_sizes=m_sizes, tokens=4096)                                     # enqueues, and returns
+    package = tunefarm.launch.open("matmul.tfpack")
+    kernel = package.kernel("matmul", dtype="bf16")         # loads everything
+    kernel(a=a, b=b, c=c, M=4096, N=4096, K=4096)           # enqueues, and returns
 
 Arguments and dims are given by name. An argument is anything with `data_ptr()` (PyTorch), `__cuda_array_interface__`
 (CuPy, JAX, Numba), `__array_interface__` (NumPy, for kernels of the CPU) or `__dlpack__`. Its type, its layout
@@ -87,7 +87,8 @@ def open_bytes(content: "Union[bytes, bytearray, memoryview]") -> "Package":
 
 
 class Package:
-    """Some kernels; made by `open`, `open_bytes` or `Client.package`. It is closed when nothing refers to it; its kernels stay usable."""
+    """Some kernels; made by `open`, `open_bytes` or `Client.package`. It is closed when nothing refers to it; its kernels
+    stay usable."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._library = _launch_abi.library()
@@ -241,20 +242,22 @@ class Kernel:
         pointers: List[int] = []
         sizes: List[int] = []
         used: Type[_arrays.Other] = _arrays.Other
-        libraries = _arrays.LIBRARIES
+        kind: Optional[type] = None
         for slot, value, length in zip(self._slots, values, problem.lengths):
-            kind = type(value)
-            library = libraries.get(kind) or _arrays.library_of(kind)
+            if type(value) is not kind:  # most launches have arrays of one library
+                kind = type(value)
+                library = _arrays.LIBRARIES.get(kind) or _arrays.library_of(kind)
+                read = library.read
+                if library.rank > used.rank:
+                    used = library
             try:
-                pointer, elements, key, place, is_contiguous, is_writable = library.read(value, handle)
+                pointer, elements, key, place, is_contiguous, is_writable = read(value, handle)
             except Exception as error:
                 raise self._unfit(slot.argument.name, error) from error
-            if (key not in slot.known or place != device or not is_contiguous or elements < length or not pointer or
-                    not is_writable):
+            if ((key is not slot.key and key not in slot.known) or place != device or not is_contiguous or
+                    elements < length or not pointer or not is_writable):
                 view = (pointer, elements, key, place, is_contiguous, is_writable)
                 self._check(slot, view, length, dims, call is self._library.tunefarm_kernel_prepare)
-            if library.rank > used.rank:
-                used = library
             pointers.append(pointer)
             sizes.append(elements * slot.item_bytes)
         if handle is None:
@@ -272,12 +275,15 @@ class Kernel:
             room, room_bytes = own.pointer, own.size
         # From here on no code of others runs, which might launch the kernel in this thread and so fill the frame.
         launch = frame.launch
-        frame.checked = None
-        frame.dims[:] = problem.dims
+        frame.has_least_sizes = False
+        if frame.problem is not problem:
+            frame.set_problem(problem)
         frame.pointers[:] = pointers
         frame.sizes[:] = sizes
         launch.stream = handle
-        launch.workspace, launch.workspace_bytes = room, room_bytes
+        if frame.room != room or room_bytes:
+            frame.room = launch.workspace = room
+            launch.workspace_bytes = room_bytes
         try:
             # After an update the library says by it whether the plan still holds, in a capture above all.
             launch.generation = problem.plan.generation if generation == 0 else generation
@@ -293,12 +299,12 @@ class Kernel:
         The plan needs neither a workspace nor prepared arguments."""
         frame = self._frames.frame
         launch = frame.launch
-        if frame.checked is not problem:
-            frame.checked = None
-            frame.dims[:] = problem.dims
+        if frame.problem is not problem or not frame.has_least_sizes:
+            frame.set_problem(problem)
             frame.sizes[:] = [length * slot.item_bytes for slot, length in zip(self._slots, problem.lengths)]
-            launch.workspace, launch.workspace_bytes, launch.generation = None, 0, 0
-            frame.checked = problem
+            frame.room = launch.workspace = None
+            launch.workspace_bytes = launch.generation = 0
+            frame.has_least_sizes = True
         frame.pointers[:] = pointers
         launch.stream = stream
         self._enqueue(self._library.tunefarm_kernel_launch, frame)
@@ -368,6 +374,7 @@ class Kernel:
             if not _arrays.fits(argument.data_type, key):
                 raise refuse(f"has elements of type {_arrays.type_name(key)}; the kernel takes {argument.data_type}")
             slot.known.add(key)
+            slot.key = key
         self._check_place(view, refuse)
         if not is_contiguous:
             raise refuse("is not contiguous in row-major order; pass a contiguous copy")
@@ -441,12 +448,13 @@ class Kernel:
 class _Slot:
     """How an argument is checked."""
 
-    __slots__ = ("argument", "item_bytes", "known")
+    __slots__ = ("argument", "item_bytes", "known", "key")
 
     def __init__(self, argument: Argument) -> None:
         self.argument = argument
         self.item_bytes = _arrays.ITEM_BYTES.get(argument.data_type, 0)
         self.known: Any = set()  # types of elements that fit
+        self.key: Any = None  # the last of them, which is found by identity
 
 
 class _Problem(NamedTuple):
@@ -480,10 +488,17 @@ class _Frame:
         self.launch.argument_bytes = self.sizes
         self.launch_reference = ctypes.byref(self.launch)
         self.workspace: Optional[_Workspace] = None  # on the CPU
-        self.checked: Optional[_Problem] = None  # whose dims and sizes are filled in by Kernel._launch_checked
+        self.problem: Optional[_Problem] = None  # whose dims are filled in
+        self.room: Optional[int] = None  # the address of the workspace that is filled in
+        self.has_least_sizes = False  # whether Kernel._launch_checked has filled in all but the addresses
         self._device = ctypes.c_int(-1)
         self._device_reference = ctypes.byref(self._device)
         self._get_device = getattr(_cuda.driver(), "cuCtxGetDevice", None) if is_cuda else None
+
+    def set_problem(self, problem: "_Problem") -> None:
+        self.problem = None
+        self.dims[:] = problem.dims
+        self.problem = problem
 
     def is_current(self, device: int) -> bool:
         """Whether this thread's current context is one of the device."""

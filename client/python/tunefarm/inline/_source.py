@@ -26,6 +26,7 @@ _INTEGER = r"(?:auto|bool|char|int|long|short|signed|size_t|unsigned|u?int\d+_t)
 _FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
 # Directives over all their lines, and what ends a declaration.
 _BEFORE_DECLARATION = re.compile(r"^[ \t]*#(?:[^\\\n]|\\\r?[\s\S])*|[;{}]", re.MULTILINE)
+_CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)[^\n]*$", re.MULTILINE)  # if, ifdef, ifndef
 _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+unroll[ \t]+)(\w*loop_unroll_factor\w*)[ \t\r]*$", re.MULTILINE)
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
@@ -244,6 +245,16 @@ def _behind_includes(text: str) -> int:
     return end
 
 
+def _behind_blocks(plain: str, begin: int, end: int) -> int:
+    """`begin`, or behind the last #endif before `end` of a block that `begin` lies in: the compiler may leave blocks out."""
+    depth = 0
+    for match in _CONDITIONAL.finditer(plain, begin, end):
+        depth += 1 if match.group(1) == "if" else -1
+        if depth < 0:
+            begin, depth = min(match.end() + 1, len(plain)), 0
+    return begin
+
+
 def _inserted(text: str, offset: int, lines: str) -> str:
     """With lines that do not count in the compiler's messages."""
     number = text.count("\n", 0, offset) + 1
@@ -263,7 +274,9 @@ def _for_host(kernel_name: str, text: str) -> str:
         begin += len(plain[begin:]) - len(plain[begin:].lstrip())
         if not re.search(r"\b(static|inline|template)\b", plain[begin:name.start()]):
             return f'{text[:begin]}extern "C" {text[begin:]}'
-    return _inserted(text, _behind_includes(text), 'extern "C" {\n').rstrip("\n") + "\n}\n"
+    begin = _behind_includes(text)
+    begin = _behind_blocks(plain, begin, name.start() if name is not None else begin)
+    return _inserted(text, begin, 'extern "C" {\n').rstrip("\n") + "\n}\n"
 
 
 def _for_cuda(text: str) -> str:
@@ -290,7 +303,7 @@ def _for_cuda(text: str) -> str:
                         f"constexpr int tunefarm_{name} = {name};\n#endif\n" for name in names)
     head = text[:_UNROLL.search(text).start()]  # type: ignore[union-attr]
     begin = _behind_includes(head)
-    for match in re.finditer(rf"^[ \t]*#[ \t]*define[ \t]+(?:{'|'.join(names)})\b[^\n]*\n(?:[ \t]*#[ \t]*endif[^\n]*\n)?",
-                             head, re.MULTILINE):
+    for match in re.finditer(rf"^[ \t]*#[ \t]*define[ \t]+(?:{'|'.join(names)})\b[^\n]*\n", head, re.MULTILINE):
         begin = max(begin, match.end())
+    begin = _behind_blocks(plain, begin, len(head))
     return _inserted("\n".join(lines), begin, constants)

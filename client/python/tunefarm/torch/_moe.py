@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from tunefarm._grouped_products import (ALIGNMENT, DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_DW, UP_DX, Role, transposed)
+from tunefarm._grouped_products import (DOWN, DOWN_DW, DOWN_DX, DX, FORWARD, MULTIPLE, UP, UP_DW, UP_DX, Role,
+                                        transposed)
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.torch import _grouped_mm as ops
 
@@ -160,6 +161,41 @@ def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, 
 
 # ---- The layer ----
 
+_NOMINAL_TOKENS = 4096  # for which kernels are compared
+
+
+def _is_scattered(product: str, experts: int, n: int, k: int, dtype: torch.dtype, topk: int, device: int) -> bool:
+    """Whether the kernel of down or up_dx that puts each row in its flat place is the better one. A sum over each
+    token's rows follows, which gathers them from any place at no cost; so the packed kernel is taken where it was
+    measured to be faster."""
+    step = _STEPS[product]
+    scattered = ops.find((step.role, experts, n, k, dtype, topk, device), _NOMINAL_TOKENS)
+    if scattered is None:
+        return False
+    rows = topk * _NOMINAL_TOKENS
+    packed = ops.find((FORWARD if product == "down" else DX, experts, n, k, dtype, 1, device), rows)
+    return packed is None or scattered.median_ns(_NOMINAL_TOKENS) <= packed.median_ns(rows)
+
+
+_is_scattered._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it while it traces
+
+
+def _takes_scattered(product: str, w: Tensor, topk: int) -> bool:
+    experts, n, k = w.shape
+    return _is_scattered(product, int(experts), int(n), int(k), w.dtype, int(topk), w.get_device())
+
+
+def _sum(rows: Tensor, place: Tensor, weights: Optional[Tensor]) -> Tensor:
+    """For each token the sum of its rows, which lie at place [T, topk], weighted."""
+    if weights is not None:
+        weights = weights.to(rows.dtype)
+    if ops.is_compiling() or not rows.shape[0]:
+        picked = rows[place]
+        return (picked if weights is None else picked * weights.unsqueeze(-1)).sum(1)
+    # One kernel, without the gathered rows in memory.
+    return torch.nn.functional.embedding_bag(place, rows, mode="sum", per_sample_weights=weights)
+
+
 class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
@@ -173,14 +209,18 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         weights = topk_weights.reshape(-1)
         up = _product("up", x, w_up, ends, indices, None, topk)
         hidden_rows = torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]
-        y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
-        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
         ctx.topk = topk
-        return y.view(tokens, topk, hidden).sum(1)
+        numbers = torch.arange(tokens * topk, device=x.device)
+        place = torch.empty_like(order).scatter(0, order, numbers).view(tokens, topk)  # of each token's rows
+        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order, place)
+        if _takes_scattered("down", w_down, topk):
+            y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
+            return y.view(tokens, topk, hidden).sum(1)
+        return _sum(ops.multiply(hidden_rows, w_down.transpose(-2, -1), ends), place, topk_weights)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, w_up, w_down, up, weights, ends, indices, order = ctx.saved_tensors
+        x, w_up, w_down, up, weights, ends, indices, order, place = ctx.saved_tensors
         topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
         needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
         of_x = of_up = of_down = of_weights = None
@@ -204,8 +244,11 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
             of_gate = torch.ops.aten.silu_backward(of_hidden * linear, gate)
             of_rows = torch.cat([of_gate, of_hidden * activated], 1)
             if needs_x:
-                flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
-                of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+                if _takes_scattered("up_dx", w_up, topk):
+                    flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
+                    of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+                else:
+                    of_x = _sum(ops.multiply(of_rows, w_up, ends), place, None)
             if needs_up:
                 of_up = _product("up_dw", of_rows, x, ends, indices, None, topk)
         return of_x, of_up, of_down, None, of_weights
