@@ -23,6 +23,7 @@ namespace tunefarm {
 namespace {
 
 using definition::BufferFormula;
+using definition::DeviceRule;
 using definition::FieldError;
 using definition::Formula;
 using definition::StepFormula;
@@ -92,6 +93,7 @@ class SequenceMaker {
       }
     }
     for (const Formula& constraint : impl_.constraints) RETURN_IF_ERROR(AddConstraint(constraint));
+    for (const DeviceRule& rule : impl_.device_rules) RETURN_IF_ERROR(AddDeviceRule(rule));
     ListUsedNames();
     return std::move(sequence_);
   }
@@ -339,6 +341,21 @@ class SequenceMaker {
     if (holds.has_value()) return absl::OkStatus();
     Use(formula.expression.text());
     sequence_.add_constraints(formula.expression.text());
+    return absl::OkStatus();
+  }
+
+  // Only what open dims may break: the others hold for the config. Every launch checks the blocks along x by itself.
+  absl::Status AddDeviceRule(const DeviceRule& rule) {
+    if (rule.kind == DeviceRule::Kind::kGridExtent && rule.axis == 0) return absl::OkStatus();
+    const auto expression = Expression::Compile(rule.text, names_);
+    if (!expression.ok()) return definition::ExpressionError(rule.subject, expression.status());
+    const std::vector<int>& slots = expression->Variables();
+    // Open dims have the first slots.
+    if (std::none_of(slots.begin(), slots.end(), [this](int slot) { return slot < sequence_.open_dims_size(); })) {
+      return absl::OkStatus();
+    }
+    Use(rule.text);
+    sequence_.add_constraints(rule.text);
     return absl::OkStatus();
   }
 

@@ -17,7 +17,8 @@ namespace tunefarm {
 bool IsOpenDim(const tunefarm::v1::Dim& dim);
 
 // The launches of a config for the problem, and for all that differ from it in open dims alone. `symbols`: entries as
-// the definition writes them, to their names in the binary.
+// the definition writes them, to their names in the binary. Its constraints are the definition's and the limits of the
+// device, as far as open dims decide whether they hold.
 //
 // IN, OUT and INOUT buffers are the caller's, whatever fills them in a tuning: prepare steps per PROBLEM only make test
 // data and are left out. So is work space that no step uses.

@@ -17,6 +17,7 @@ namespace tunefarm {
 namespace {
 
 using testing::Contains;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -91,12 +92,22 @@ TEST_F(LaunchSequenceTest, OpenConditionsAndConstraintsStay) {
   ASSERT_TRUE(made.ok()) << Message(made.status());
   EXPECT_EQ(made->launches(1).when(), "N > tile and STAGES > 1");
   EXPECT_EQ(made->values().at("STAGES").int_value(), 4);
-  EXPECT_THAT(made->constraints(), IsEmpty());
+  // What the step asks of the device matters where it runs.
+  EXPECT_THAT(made->constraints(), Contains("not (N > tile and STAGES > 1) or 1 <= 64 <= device.block_max_x"));
+  EXPECT_THAT(made->constraints(), Each(HasSubstr("not (N > tile and STAGES > 1) or ")));
   // What stands in a string is no name.
   const auto bound = Make(*SamplePlan(R"("tile <= 2048")", R"("tile <= N or 'a\\' VECTOR' == 'b'")"));
   ASSERT_TRUE(bound.ok()) << Message(bound.status());
   EXPECT_THAT(bound->constraints(), ElementsAre(R"(tile <= N or 'a\' VECTOR' == 'b')"));
   EXPECT_THAT(bound->values(), Not(Contains(Key("VECTOR"))));
+}
+
+TEST_F(LaunchSequenceTest, LimitsOfTheDeviceThatOpenDimsMayBreakAreConstraints) {
+  EXPECT_THAT(Make(*SamplePlan())->constraints(), IsEmpty());
+  const auto made = Make(*SamplePlan(R"text(["ceil_div(N, tile)", "2"])text", R"text(["2", "ceil_div(N, tile)"])text"));
+  ASSERT_TRUE(made.ok()) << Message(made.status());
+  EXPECT_THAT(made->constraints(), ElementsAre("1 <= (ceil_div(N, tile)) <= device.grid_max_y"));
+  EXPECT_THAT(made->values(), Contains(Key("tile")));
 }
 
 TEST_F(LaunchSequenceTest, OpenDerivedValuesAreExpressions) {
