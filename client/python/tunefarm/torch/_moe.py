@@ -16,7 +16,6 @@ from tunefarm._grouped_products import DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.torch import _grouped_mm as ops
 
-
 _INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
