@@ -102,8 +102,8 @@ std::string LastError(const std::string& log_path, uint64_t from) {
 }
 
 // True: the daemon answers. False: another daemon holds the directory but does not answer yet.
-absl::Status StartAndWait(const std::string& data_directory, const std::string& socket_path,
-                          const std::string& python) {
+absl::StatusOr<std::string> StartAndWait(const std::string& data_directory, const EnvironmentGetter& environment,
+                                         const std::string& python) {
   ASSIGN_OR_RETURN(const std::string interpreter, Interpreter(python));
   RETURN_IF_ERROR(MakeDirectories(data_directory, 0700));
   RETURN_IF_ERROR(MakeDirectories(data_directory + "/log", 0700));
@@ -117,7 +117,9 @@ absl::Status StartAndWait(const std::string& data_directory, const std::string& 
   MonotonicTime start_again = give_up;
   bool is_running = true;
   while (clock->Now() < give_up) {
-    if (UnixSocketError(socket_path) == 0) return absl::OkStatus();
+    // Until the daemon has made its own, another data directory's may take the runtime directory.
+    ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
+    if (UnixSocketError(sockets.admin) == 0) return sockets.admin;
     // Unavailable means that it still runs.
     if (is_running && daemon.Reap().ok()) {
       const std::string reason = LastError(log_path, log_bytes);
@@ -192,14 +194,14 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   bool started = false;
   if (address.empty()) {
     ASSIGN_OR_RETURN(const std::string data_directory, ChosenDataDirectory(options.data_directory, environment));
-    ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
+    ASSIGN_OR_RETURN(SocketPaths sockets, SocketPathsFor(data_directory, environment));
     const int error = UnixSocketError(sockets.admin);
     if (error != 0 && error != EACCES && error != EPERM) {
       if (!options.start_if_absent) {
         return Unavailable("no daemon is running for {}; a command that needs one, such as tunefarm devices, starts it",
                            data_directory);
       }
-      RETURN_IF_ERROR(StartAndWait(data_directory, sockets.admin, options.python));
+      ASSIGN_OR_RETURN(sockets.admin, StartAndWait(data_directory, environment, options.python));
       started = true;
     }
     address = "unix:" + sockets.admin;

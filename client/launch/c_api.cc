@@ -213,7 +213,7 @@ tunefarm_status tunefarm_kernel_prepare(const tunefarm_kernel* kernel, const tun
                                         tunefarm_error* error) {
   if (kernel == nullptr) return Missing(error, "kernel");
   if (launch == nullptr) return Missing(error, "launch");
-  const tunefarm_status status = tunefarm::launch::Prepare(kernel->kernel.newest(), *launch, error);
+  const tunefarm_status status = tunefarm::launch::Prepare(kernel->kernel.ForLaunch(*launch), *launch, error);
   return status == TUNEFARM_OK ? Succeed(error) : status;
 }
 

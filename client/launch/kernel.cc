@@ -98,11 +98,14 @@ void Kernel::SetPrevious(const Kernel* previous) {
   prepares_ = prepares_ || previous->prepares_;
 }
 
+const LoadedChoice* Kernel::FindOwnGeneration(uint64_t generation) const {
+  const auto found = std::find(generations_.begin(), generations_.end(), generation);
+  return found == generations_.end() ? nullptr : &choices_[static_cast<size_t>(found - generations_.begin())];
+}
+
 const LoadedChoice* Kernel::FindGeneration(uint64_t generation) const {
   for (const Kernel* kernel = this; kernel != nullptr; kernel = kernel->previous_) {
-    const std::vector<uint64_t>& known = kernel->generations_;
-    const auto found = std::find(known.begin(), known.end(), generation);
-    if (found != known.end()) return &kernel->choices_[static_cast<size_t>(found - known.begin())];
+    if (const LoadedChoice* const found = kernel->FindOwnGeneration(generation)) return found;
   }
   return nullptr;
 }

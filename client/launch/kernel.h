@@ -71,7 +71,9 @@ class Kernel {
   // Whether a launch must give a generation: its arguments may be prepared for a config of an earlier package, or of
   // none.
   bool asks_generation() const { return previous_ != nullptr && prepares_; }
-  // The choice of this generation, here or in what was loaded before; nullptr: there is none.
+  // The choice of this generation; nullptr: there is none.
+  const LoadedChoice* FindOwnGeneration(uint64_t generation) const;
+  // The same, here or in what was loaded before.
   const LoadedChoice* FindGeneration(uint64_t generation) const;
 
   const Package& package() const { return *package_; }

@@ -378,15 +378,18 @@ tunefarm_status Call::Enqueue(const LoadedStep& step, const Selection& selection
   return TUNEFARM_OK;
 }
 
-// What was loaded before and chooses the launch's plan for these dims; nullptr: nothing, or the launch is not captured.
+// What was loaded before and chooses the launch's plan for these dims, or, where the plan is for other dims and the
+// kernel does not know it, what was loaded last with it; nullptr: nothing, or the launch is not captured.
 [[gnu::noinline]] const Kernel* FindPlannedBefore(const Kernel& kernel, const tunefarm_launch& launch) {
   if (!kernel.IsCapturing(launch)) return nullptr;
+  const Kernel* last = nullptr;
   for (const Kernel* before = kernel.previous(); before != nullptr; before = before->previous()) {
     Selection selection;
     if (Select(*before, launch.dims, &selection, nullptr) != TUNEFARM_OK) continue;
     if (selection.choice->generation == launch.generation) return before;
+    if (last == nullptr && before->FindOwnGeneration(launch.generation) != nullptr) last = before;
   }
-  return nullptr;
+  return kernel.FindOwnGeneration(launch.generation) == nullptr ? last : nullptr;
 }
 
 // Within a capture no better config than the planned one is taken. `chosen`: by the kernel; nullptr: nothing. Returns

@@ -1,5 +1,5 @@
 // A kernel as its handle has it: what it was loaded with, and what each update brought since. Plans are made from the
-// newest. Launches go over to it with the first one that no graph captures.
+// newest. Launches go over to it with the first launch or preparation that no graph captures.
 //
 // Threads: any. A launch reads two pointers; what they pointed to before stays until the handle goes, since launches
 // may be under way with it.
@@ -24,7 +24,9 @@ class UpdatableKernel {
   UpdatableKernel& operator=(const UpdatableKernel&) = delete;
 
   const Kernel& newest() const { return *newest_.load(std::memory_order_acquire); }
-  // For the launch, whose structure need not be checked.
+  // For the launch or the preparation, whose structure need not be checked. A preparation chooses as a launch does: one
+  // for the newest, before a capture whose launches go on with what was loaded before, would prepare for another
+  // config.
   const Kernel& ForLaunch(const tunefarm_launch& launch) const {
     // In this order, so that the second is never the older one.
     const Kernel* const launched = launched_.load(std::memory_order_acquire);
@@ -39,7 +41,7 @@ class UpdatableKernel {
   const Kernel& GoOver(const Kernel& launched, const Kernel& newest, const tunefarm_launch& launch) const;
 
   std::atomic<const Kernel*> newest_;
-  mutable std::atomic<const Kernel*> launched_;  // what launches without a generation choose from
+  mutable std::atomic<const Kernel*> launched_;  // what captured launches without a generation choose from
 };
 
 }  // namespace tunefarm::launch

@@ -74,8 +74,15 @@ absl::Status CheckGiven(const v1::BestConfig& best, int index) {
                                    : best.device_class_id().empty() ? "device class"
                                    : best.config().values().empty() ? "config"
                                                                     : "";
-  if (missing.empty()) return absl::OkStatus();
-  return WithReason(InvalidArgument("bests[{}] has no {}", index, missing), "BEST_INVALID");
+  if (!missing.empty()) {
+    return WithReason(InvalidArgument("bests[{}] has no {}", index, missing), "BEST_INVALID");
+  }
+  const std::string_view negative = best.promoted_at_ms() < 0                ? "time of promotion"
+                                    : best.revision() < 0                    ? "revision"
+                                    : !(best.measurement().median_ns() >= 0) ? "median"
+                                                                             : "";
+  if (negative.empty()) return absl::OkStatus();
+  return WithReason(InvalidArgument("bests[{}] has a negative {}", index, negative), "BEST_INVALID");
 }
 
 // By id: the classes of the devices here, and those that are known without one.
@@ -402,14 +409,15 @@ class Making {
     order.device_class = choice.packaged.device_class;
     order.configs = {choice.packaged.config};
     order.binaries_bytes_max = kPackageBinariesBytesMax;
-    ASSIGN_OR_RETURN(std::vector<CompiledConfig> compiled, compile_configs_(order));
-    if (compiled.size() != 1) return Internal("{} of 1 config was compiled", compiled.size());
-    if ((*bytes += compiled[0].binary_bytes) > kPackageBinariesBytesMax) {
+    absl::StatusOr<std::vector<CompiledConfig>> compiled = compile_configs_(order);
+    if (!compiled.ok()) return Annotate(compiled.status(), "{}", Shortened(choice.what));
+    if (compiled->size() != 1) return Internal("{} of 1 config was compiled", compiled->size());
+    if ((*bytes += compiled->front().binary_bytes) > kPackageBinariesBytesMax) {
       return WithReason(ResourceExhausted("the binaries have more than {} MiB together; ask for fewer bests",
                                           kPackageBinariesBytesMax >> 20),
                         "PACKAGE_TOO_LARGE");
     }
-    return std::move(compiled[0]);
+    return std::move(compiled->front());
   }
 
   KernelRegistry* const kernels_;

@@ -3,8 +3,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "server/api/package_api.h"
@@ -19,29 +21,36 @@
 namespace tunefarm {
 
 inline constexpr size_t kPackagePartBytes = 1 << 20;
-// A reader that has not taken the whole file after so long is given up.
-inline constexpr Duration kPackageReadTimeMax = std::chrono::minutes(10);
+// A reader that takes longer is given up.
+inline constexpr Duration kPackagePartTimeMax = std::chrono::minutes(1);
+inline constexpr Duration kPackageReadTimeMax = std::chrono::minutes(10);  // for the whole file
 
 // The thread is busy until the last part has gone, so that there are no more files in memory than threads.
 class PackageStream final : public RawStream {
  public:
-  // `threads` outlives it.
-  PackageStream(RawCall* call, PackageApi* api, TaskRunner* threads, v1::ExportPackageRequest request)
-      : RawStream(call), open_call_(open_calls()), api_(api), threads_(threads), request_(std::move(request)) {}
+  // `threads` outlives it; it is made on one of those for slow tasks, as one of `owner`.
+  PackageStream(RawCall* call, PackageApi* api, TaskRunner* threads, std::string owner,
+                v1::ExportPackageRequest request)
+      : RawStream(call),
+        open_call_(open_calls()),
+        api_(api),
+        threads_(threads),
+        owner_(std::move(owner)),
+        request_(std::move(request)) {}
   ~PackageStream() override {
     // Who called Finish may still hold it.
     MutexLock lock(&mutex_);
   }
 
   void Begin() override {
+    MutexLock lock(&mutex_);
     // Many may wait for a thread.
     share_ = HoldForStream(request_.SpaceUsedLong());
     if (!share_.is_held()) {
-      MutexLock lock(&mutex_);
       Finish(WithReason(ResourceExhausted("other calls have too much to send; try again later"), "OVERLOADED"));
       return;
     }
-    threads_->Post([this] { Run(); });
+    threads_->PostSlow(owner_, [this] { Run(); });
   }
 
   void OnWriteDone(bool ok) override {
@@ -54,6 +63,10 @@ class PackageStream final : public RawStream {
   void OnCancel() override {
     MutexLock lock(&mutex_);
     is_gone_ = true;
+    if (is_begun_) return;
+    // It goes on waiting for a thread, without the memory.
+    request_ = v1::ExportPackageRequest();
+    share_.Reset();
   }
 
  private:
@@ -69,58 +82,60 @@ class PackageStream final : public RawStream {
   }
 
   absl::Status MakeAndSend() LOCKS_EXCLUDED(mutex_) {
-    if (IsGone()) return Cancelled("the client is gone");
+    {
+      MutexLock lock(&mutex_);
+      if (is_gone_) return Cancelled("the client is gone");
+      is_begun_ = true;
+    }
     MadePackage made = api_->ExportPackage(request_, [this] { return IsGone(); });
-    const MonotonicTime give_up = Clock::Real()->Now() + kPackageReadTimeMax;
+    const MonotonicTime end = Clock::Real()->Now() + kPackageReadTimeMax;
     if (made.file.ok() || made.contents.left_out_count() > 0) {
       v1::ExportPackageResponse first;
       *first.mutable_contents() = std::move(made.contents);
-      RETURN_IF_ERROR(Send(first, give_up));
+      RETURN_IF_ERROR(Send(first, end));
     }
     RETURN_IF_ERROR(made.file.status());
     for (size_t sent = 0; sent < made.file->size(); sent += kPackagePartBytes) {
       v1::ExportPackageResponse part;
       part.set_data(made.file->substr(sent, kPackagePartBytes));
-      RETURN_IF_ERROR(Send(part, give_up));
+      RETURN_IF_ERROR(Send(part, end));
     }
     return absl::OkStatus();
   }
 
-  // Returns when the response has gone.
-  absl::Status Send(const v1::ExportPackageResponse& response, MonotonicTime give_up) LOCKS_EXCLUDED(mutex_) {
+  // Returns when the response has gone. `end`: of the whole stream.
+  absl::Status Send(const v1::ExportPackageResponse& response, MonotonicTime end) LOCKS_EXCLUDED(mutex_) {
+    const MonotonicTime give_up = std::min(end, Clock::Real()->Now() + kPackagePartTimeMax);
     MutexLock lock(&mutex_);
     if (is_gone_) return Cancelled("the client is gone");
     current_ = Serialize(response);
     is_writing_ = true;
     Write(&current_);
-    bool is_slow = false;
     while (is_writing_) {
       const Duration left = give_up - Clock::Real()->Now();
       if (left > Duration::zero()) {
         changed_.WaitFor(&mutex_, left);
-      } else {
-        if (!is_slow) Abandon();
-        is_slow = true;
-        changed_.Wait(&mutex_);
+        continue;
       }
+      if (!is_gone_) Abandon();
+      is_gone_ = true;
+      changed_.Wait(&mutex_);
     }
     current_.Clear();
-    if (is_slow) {
-      return WithReason(
-          Cancelled("the package was not read within {} minutes", kPackageReadTimeMax / std::chrono::minutes(1)),
-          "SLOW_READER");
-    }
-    return is_gone_ ? Cancelled("the client is gone") : absl::OkStatus();
+    return is_gone_ ? Cancelled("the client is gone, or does not read") : absl::OkStatus();
   }
 
   OpenCalls::Call open_call_;
   PackageApi* const api_;
   TaskRunner* const threads_;
-  const v1::ExportPackageRequest request_;
-  MemoryShare share_;  // of the request
+  const std::string owner_;
   Mutex mutex_;
+  // Under the lock until is_begun_, then of the thread alone.
+  v1::ExportPackageRequest request_;
+  MemoryShare share_;  // of the request
   CondVar changed_;
   grpc::ByteBuffer current_ GUARDED_BY(mutex_);
+  bool is_begun_ GUARDED_BY(mutex_) = false;
   bool is_writing_ GUARDED_BY(mutex_) = false;
   bool is_gone_ GUARDED_BY(mutex_) = false;
 };

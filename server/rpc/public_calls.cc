@@ -21,8 +21,8 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kThreads = 4;  // of each kind
-constexpr int kPackageThreads = 2;
+constexpr int kThreads = 4;         // of each kind
+constexpr int kPackageThreads = 2;  // one principal has one of them at a time
 constexpr int kLargeSpaceNice = 5;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
@@ -44,11 +44,10 @@ constexpr Lane kFast;
 
 PublicCalls::PublicCalls(const RpcServices& services)
     : services_(services),
-      slow_("rpc-slow", kThreads),
+      slow_("rpc-slow", kThreads, {}, SlowThreads{"rpc-package", kPackageThreads}),
       orders_("rpc-order", kThreads),
       spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
-      files_("rpc-file", kThreads),
-      packages_("rpc-package", kPackageThreads) {}
+      files_("rpc-file", kThreads) {}
 
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
@@ -88,8 +87,8 @@ void PublicCalls::AddPackages(Router* router) {
   PackageApi* const api = services_.packages;
   router->AddStream<v1::ExportPackageRequest>(
       "tunefarm.v1.PackageService/ExportPackage",
-      [api, threads = &packages_](RawCall* call, const v1::ExportPackageRequest& request) {
-        return std::make_unique<PackageStream>(call, api, threads, request);
+      [api, threads = &slow_](RawCall* call, const v1::ExportPackageRequest& request) {
+        return std::make_unique<PackageStream>(call, api, threads, call->caller().principal.name, request);
       });
 }
 

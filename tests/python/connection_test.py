@@ -62,6 +62,24 @@ class Places(unittest.TestCase):
             shutil.rmtree(folder / "a")
             self.assertEqual([socket_of(home) for home in "ab"], [shared, own])
 
+    def test_the_socket_is_that_of_the_daemon_that_was_started(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for made in ("runtime/tunefarm", "a/tunefarm", "b/tunefarm/run"):
+                (folder / made).mkdir(parents=True)
+            own = folder / "b" / "tunefarm" / "run" / "admin.sock"
+            listener = socket.socket(socket.AF_UNIX)
+            self.addCleanup(listener.close)
+
+            def start(_):  # meanwhile the daemon of a takes the runtime directory
+                (folder / "runtime" / "tunefarm" / "data").symlink_to(folder / "a" / "tunefarm")
+                listener.bind(str(own))
+                listener.listen()
+
+            environment = {"XDG_DATA_HOME": f"{folder}/b", "XDG_RUNTIME_DIR": f"{folder}/runtime"}
+            with mock.patch.dict(os.environ, environment, clear=True), mock.patch.object(_connection, "_start", start):
+                self.assertEqual(_connection.find_server(None, None, True), f"unix:{own}")
+
 
 class Secrets(unittest.TestCase):
     def test_files_that_others_may_read_are_refused(self):

@@ -134,6 +134,7 @@ def find_server(server: Optional[str], data_directory: Optional[str], start: boo
             if not start:
                 raise UnavailableError(f"no daemon is running for {directory}")
             _start(directory)
+            path = admin_socket(directory, os.environ)  # another directory's daemon may have taken the other place
         address = "unix:" + path
     check_address(address)
     # A socket that nobody may open or listens on is known at once; gRPC would go on trying.

@@ -4,7 +4,9 @@
 #include <elf.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -204,6 +206,12 @@ TEST_F(PackageApiTest, GivenBestsThatDoNotFitAreNamed) {
                                             HasSubstr("another best is of the same dims")));
   best->clear_device_class_id();
   EXPECT_EQ(Text(Made(request)), "bests[3] has no device class");
+  best->set_device_class_id(good.device_class_id());
+  best->set_revision(std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(Text(Made(request)), "bests[3] has a negative revision");
+  best->set_revision(0);
+  best->mutable_measurement()->set_median_ns(-1);
+  EXPECT_EQ(Text(Made(request)), "bests[3] has a negative median");
   while (request.bests_size() <= 10'000) *request.add_bests() = good;
   EXPECT_EQ(ReasonOf(Made(request).file.status()), "TOO_MANY_BESTS");
 }
@@ -252,6 +260,15 @@ TEST_F(PackageApiTest, WhatDoesNotCompileIsLeftOut) {
   EXPECT_EQ(made.contents.left_out_count(), 2);
   EXPECT_THAT(made.contents.left_out(1), HasSubstr("the compiler does not like it"));
   EXPECT_EQ(ReasonOf(Made({}, nullptr).file.status()), "NO_COMPILER");
+  // An error of the compiler itself ends the call and says where.
+  v1::ExportPackageRequest request;
+  *request.add_bests() = Bests()[0];
+  const MadePackage broken = Made(request, [](const CompileOrder&) -> absl::StatusOr<std::vector<CompiledConfig>> {
+    return WithReason(FailedPrecondition("there is no compiler"), "NO_COMPILER");
+  });
+  EXPECT_EQ(ReasonOf(broken.file.status()), "NO_COMPILER");
+  EXPECT_THAT(Text(broken), testing::MatchesRegex("(the default config of )?scale for N=.* on Test CPU: "
+                                                  "there is no compiler"));
 }
 
 TEST_F(PackageApiTest, EndsWhenNobodyWaitsOrItBecomesTooMuch) {

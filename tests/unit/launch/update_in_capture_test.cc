@@ -44,6 +44,17 @@ PackageBuilder FakeSample(int64_t grid, char pad) {
   return builder;
 }
 
+// The best for n = 1024 changes its arguments first, with 8 blocks.
+PackageBuilder WithPreparation(PackageBuilder builder) {
+  package::StepRecord step = builder.steps[0];
+  step.grid[0] = builder.Formula("8");
+  builder.choices[0].first_prepare = static_cast<uint32_t>(builder.steps.size());
+  builder.choices[0].prepares = 1;
+  builder.choices[0].layout = 9;
+  builder.steps.push_back(step);
+  return builder;
+}
+
 class UpdateInCaptureTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -78,8 +89,8 @@ class UpdateInCaptureTest : public testing::Test {
     EXPECT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
     return plan;
   }
-  tunefarm_status Launch(uint64_t generation, uint64_t workspace_bytes) {
-    const int64_t n = 1024;
+  tunefarm_status Launch(uint64_t generation, uint64_t workspace_bytes,
+                         decltype(&tunefarm_kernel_launch) function = &tunefarm_kernel_launch, int64_t n = 1024) {
     void* const arguments[] = {memory_, memory_, memory_};
     tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
     launch.dims = &n;
@@ -90,7 +101,7 @@ class UpdateInCaptureTest : public testing::Test {
     launch.workspace_bytes = workspace_bytes;
     launch.generation = generation;
     cuda_->grid = 0;
-    return tunefarm_kernel_launch(kernel_, &launch, &error_);
+    return function(kernel_, &launch, &error_);
   }
   // The grid of a launch for n = 1024.
   unsigned int Grid(uint64_t generation = 0) {
@@ -139,6 +150,23 @@ TEST_F(UpdateInCaptureTest, AGenerationHoldsItsConfigInACapture) {
   EXPECT_EQ(Grid(better), 16U);
 }
 
+TEST_F(UpdateInCaptureTest, AGenerationHoldsItsPackageForOtherDims) {
+  const uint64_t old = PlanOf(1024).generation;
+  PackageBuilder newer = FakeSample(16, 'a');
+  newer.steps[1].grid[0] = newer.Formula("32");  // of the best for n = 4096, too
+  newer.pairs[1].value = newer.AddValue(int64_t{32});
+  Update(newer);
+  const auto grid_of_other = [this](uint64_t generation) {
+    EXPECT_EQ(Launch(generation, 16384, &tunefarm_kernel_launch, 4096), TUNEFARM_OK) << error_.message;
+    return cuda_->grid.load();
+  };
+  cuda_->capture_status = 1;
+  EXPECT_EQ(grid_of_other(old), 128U);
+  EXPECT_EQ(grid_of_other(PlanOf(1024).generation), 32U);
+  cuda_->capture_status = 0;
+  EXPECT_EQ(grid_of_other(old), 32U);
+}
+
 TEST_F(UpdateInCaptureTest, WhatWouldBeStaleOrMissingIsNotInACapture) {
   const uint64_t old = PlanOf(1024).generation;
   PackageBuilder larger = FakeSample(16, 'a');
@@ -155,6 +183,23 @@ TEST_F(UpdateInCaptureTest, WhatWouldBeStaleOrMissingIsNotInACapture) {
   EXPECT_EQ(Grid(old), 64U);
   cuda_->capture_status = 0;
   EXPECT_EQ(Launch(old, 4096), TUNEFARM_NOT_FOUND);
+}
+
+// Without a generation, too, arguments are never prepared for one config and launched by another.
+TEST_F(UpdateInCaptureTest, PreparationsChooseAsLaunchesDo) {
+  EXPECT_EQ(Grid(), 64U);
+  Update(WithPreparation(FakeSample(16, 'a')));
+  cuda_->capture_status = 1;
+  EXPECT_EQ(Launch(0, 4096, &tunefarm_kernel_prepare), TUNEFARM_OK) << error_.message;
+  EXPECT_EQ(cuda_->grid, 0U) << "the config of before prepares nothing";
+  EXPECT_EQ(Grid(), 64U);
+  cuda_->capture_status = 0;
+  EXPECT_EQ(Launch(0, 4096, &tunefarm_kernel_prepare), TUNEFARM_OK) << error_.message;
+  EXPECT_EQ(cuda_->grid, 8U);
+  cuda_->capture_status = 1;
+  EXPECT_EQ(Launch(0, 4096), TUNEFARM_STALE) << "a launch of the config of before would get changed arguments";
+  EXPECT_EQ(cuda_->grid, 0U);
+  EXPECT_EQ(Grid(PlanOf(1024).generation), 16U);
 }
 
 TEST_F(UpdateInCaptureTest, TheDriverIsAskedOnlyWhileThereIsAChoice) {

@@ -118,5 +118,39 @@ TEST_F(PackageStreamTest, WhoGoesAwayLeavesTheThreadToOthers) {
   EXPECT_TRUE(Export(Request(), &contents, &file).ok());
 }
 
+TEST_F(PackageStreamTest, ACallerHasOnePackageMadeAtATime) {
+  Notification begun, go_on;
+  std::atomic<bool> is_first{true};
+  std::atomic<int> compiles_of_second{0};
+  compile_ = [&, compile = compile_](const CompileOrder& order) {
+    if (order.plan->display_name() == "second") ++compiles_of_second;
+    if (is_first.exchange(false)) {
+      begun.Notify();
+      go_on.WaitForNotification();
+    }
+    return compile(order);
+  };
+  v1::ExportPackageRequest request = Request();
+  grpc::ClientContext contexts[2];
+  const auto first = stub_->ExportPackage(&contexts[0], request);
+  begun.WaitForNotification();
+  request.mutable_definitions(0)->set_display_name("second");
+  request.mutable_bests(0)->set_kernel_name("second");
+  const auto second = stub_->ExportPackage(&contexts[1], request);
+  // Other calls go on.
+  v1::GetServerInfoResponse info;
+  grpc::ClientContext info_context;
+  EXPECT_TRUE(v1::ServerService::NewStub(Channel("client.sock"))->GetServerInfo(&info_context, {}, &info).ok());
+  EXPECT_EQ(compiles_of_second, 0);
+  go_on.Notify();
+  for (const auto& reader : {first.get(), second.get()}) {
+    v1::ExportPackageResponse response;
+    while (reader->Read(&response)) {
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+  }
+  EXPECT_GT(compiles_of_second, 0);
+}
+
 }  // namespace
 }  // namespace tunefarm

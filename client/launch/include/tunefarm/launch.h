@@ -129,11 +129,12 @@ tunefarm_status tunefarm_kernel_load(const tunefarm_package* package, const char
                                      size_t dim_count, const tunefarm_load_options* options, tunefarm_kernel** kernel,
                                      tunefarm_error* error);
 /* Takes over what another package, such as a newer export, has for the same kernel, dims and device. From then on plans
- * are made from it, and launches follow with the first one that is not captured: by their generation only where the new
- * config's work space fits into theirs and the prepared layout is the same, else they are STALE. A launch that is
- * captured goes on with the config of its generation, or, without one, with what launches chose from before; where
- * another thread launches the kernel outside of the capture meanwhile, only the generation holds it. Configs that both
- * packages have keep their generations, and the same content changes nothing.
+ * are made from it, and launches follow with the first launch or preparation that is not captured: by their generation
+ * only where the new config's work space fits into theirs and the prepared layout is the same, else they are STALE. A
+ * launch that is captured goes on with the config of its generation (for other dims than the plan's, with the package
+ * that has it), or, without one, with what launches chose from before; where another thread launches or prepares
+ * outside of the capture meanwhile, only the generation holds it. Configs that both packages have keep their
+ * generations, and the same content changes nothing.
  *
  * May be called from any thread while others launch, and while streams are captured. What was loaded stays, with the
  * earlier packages, until the kernel is closed; so there are at most 1,000 updates. After an error all is as before.
