@@ -117,11 +117,6 @@ class Finding(unittest.TestCase):
         self.assertIs(found(self.table), product)
         self.assertEqual(len(package.given), 1)
 
-    def test_what_was_measured(self):
-        self.table.load(Package({64: plan()._replace(median_ns=5.0), 65: plan(), 66: plan("DEFAULT")._replace(median_ns=1.0)}))
-        product = found(self.table)
-        self.assertEqual([product.median_ns(tokens) for tokens in (64, 65, 66, 67)], [5.0] + [float("inf")] * 3)
-
     def test_flags_are_compiled_in(self):
         package = Package({8: plan()}, "grouped_gemm_dx", products.DX.arguments)
         self.table.load(package)

@@ -97,18 +97,13 @@ class Product:
         return True
 
     def launcher(self, tokens: int) -> Any:
-        """A function of addresses and a stream that enqueues it, or False where only a default config answers, which nobody
-        has tuned, or where the launch needs a workspace or prepared arguments."""
+        """A function of addresses and a stream that enqueues it, or False where only a default config answers, which
+        nobody has tuned, or where the launch needs a workspace or prepared arguments."""
         launcher = self._launchers.get(tokens)
         if launcher is None:
             launcher = self._look_up(tokens)
             remember(self._launchers, tokens, launcher)
         return launcher
-
-    def median_ns(self, tokens: int) -> float:
-        """What was measured for the tuned problem that answers for these; infinite where nothing was."""
-        launcher = self.launcher(tokens)
-        return (launcher and launcher.args[0].plan.median_ns) or float("inf")
 
     def _look_up(self, tokens: int) -> Any:
         for kernel in self._kernels:

@@ -191,12 +191,13 @@ def multiply_weights_now(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
     if not rows:
         return a.new_zeros((experts, n, k))
     product = find((DW, experts, n, k, dtype, 1, device), rows)
-    if product is not None:
-        a, b, offs = fitting(a), fitting(b), offs.contiguous()
-        out, ends = a.new_empty((experts, n, k)), offs.data_ptr()
-        if product.launch(rows, (a.data_ptr(), b.data_ptr(), out.data_ptr(), ends, ends), stream_of(device)):
-            return out
-    return _multiply_weights_by_torch(a, b, offs)
+    launcher = product is not None and product.launcher(rows)
+    if not launcher:
+        return _multiply_weights_by_torch(a, b, offs)
+    a, b, offs = fitting(a), fitting(b), offs.contiguous()
+    out, ends = a.new_empty((experts, n, k)), offs.data_ptr()
+    launcher((a.data_ptr(), b.data_ptr(), out.data_ptr(), ends, ends), stream_of(device))
+    return out
 
 
 def _signature(input: Tensor, mat2: Tensor, offs: Tensor) -> Tuple[Any, ...]:
@@ -214,9 +215,12 @@ class _Known:
         self.product, self.columns, self.is_forward, self.device = product, columns, is_forward, device
 
     def multiply(self, input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
-        if self.product is None:
-            return _multiply_by_torch(input, mat2, offs)
         rows, columns, device = input.shape[0], self.columns, self.device
+        if not rows:
+            return input.new_empty((0, columns))
+        launcher = self.product is not None and self.product.launcher(rows)
+        if not launcher:
+            return _multiply_by_torch(input, mat2, offs)
         a, w = input.data_ptr(), mat2.data_ptr()
         if (a | w) % ALIGNMENT or not input.is_contiguous() or not offs.is_contiguous():
             input, offs = fitting(input), offs.contiguous()
@@ -228,10 +232,8 @@ class _Known:
             out = input.new_empty((rows, columns))
         y, ends = out.data_ptr(), offs.data_ptr()
         # What a packed product does not use is handed over all the same.
-        pointers = (a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends)
-        if not rows or self.product.launch(rows, pointers, stream_of(device)):
-            return out
-        return _multiply_by_torch(input, mat2, offs)
+        launcher((a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends), stream_of(device))
+        return out
 
 
 def find(key: Key, tokens: int) -> Optional[Product]:
@@ -255,10 +257,10 @@ def fitting(tensor: Tensor) -> Tensor:
 
 
 def _multiply_by_torch(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
-    if not input.shape[0] and input.shape[1] == mat2.shape[1]:
-        return input.new_empty((0, mat2.shape[2]))
     if 0 in mat2.stride():  # an expanded gradient of a gradient, which torch refuses
         mat2 = mat2.contiguous()
+    elif mat2.is_cuda and mat2.data_ptr() % ALIGNMENT:  # which it refuses, too
+        mat2 = mat2.clone()
     return _torch_grouped_mm(fitting(input), mat2, offs=offs.contiguous())
 
 
@@ -277,13 +279,14 @@ library = torch.library.Library("tunefarm", "DEF")
 _TAGS = (torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order))
 
 
-def define(name: str, schema: str, impl: Any, fake: Any, differentiable: Any) -> Any:
+def define(name: str, schema: str, impl: Any, fake: Any, differentiable: Any = None) -> Any:
     """An operator. `differentiable`: apply of an autograd.Function, which takes the operator's arguments and what
-    computes it without gradients."""
+    computes it without gradients; None: it has none."""
     library.define(f"{name}{schema}", tags=_TAGS)
     for key in ("CUDA", "CPU"):
         library.impl(name, impl, key)
     torch.library.register_fake(f"tunefarm::{name}", fake, lib=library)
+    operator: Any = getattr(torch.ops.tunefarm, name).default
 
     def autograd(keys: Any, *args: Any) -> Any:
         tensors = [each for each in args if isinstance(each, Tensor)]
@@ -293,8 +296,8 @@ def define(name: str, schema: str, impl: Any, fake: Any, differentiable: Any) ->
                 return differentiable(*args, functools.partial(_below_autograd, operator, keys))
         return _below_autograd(operator, keys, *args)
 
-    library.impl(name, autograd, "Autograd", with_keyset=True)
-    operator: Any = getattr(torch.ops.tunefarm, name).default
+    if differentiable is not None:
+        library.impl(name, autograd, "Autograd", with_keyset=True)
     return operator
 
 

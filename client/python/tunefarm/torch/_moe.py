@@ -12,11 +12,11 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from tunefarm._grouped_products import (DOWN, DOWN_DW, DOWN_DX, DX, FORWARD, MULTIPLE, UP, UP_DW, UP_DX, Role,
-                                        transposed)
+from tunefarm._grouped_products import DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_DW, UP_DX, Role, transposed
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.torch import _grouped_mm as ops
 
+_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
 def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> Tensor:
@@ -43,6 +43,11 @@ def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weigh
             topk_weights.shape[0] != x.shape[0]):
         raise InvalidArgumentError(f"moe_mlp: topk_ids {tuple(topk_ids.shape)} and topk_weights "
                                    f"{tuple(topk_weights.shape)} have a row for each of the {x.shape[0]} tokens")
+    if topk_ids.dtype not in _INTEGERS:
+        raise InvalidArgumentError(f"moe_mlp: topk_ids are {topk_ids.dtype}; they are integers, the numbers of experts")
+    for name, tensor in (("w_up", w_up), ("w_down", w_down), ("topk_ids", topk_ids), ("topk_weights", topk_weights)):
+        if tensor.device != x.device:
+            raise InvalidArgumentError(f"moe_mlp: {name} is on {tensor.device}, and x on {x.device}")
     if w_up.dtype != x.dtype or w_down.dtype != x.dtype:
         raise InvalidArgumentError(f"moe_mlp: x is {x.dtype}, w_up {w_up.dtype} and w_down {w_down.dtype}; they have "
                                    "one type")
@@ -54,7 +59,8 @@ class _Step(NamedTuple):
     """One of the layer's products and what to do without its kernel. a and b: its matrices; see layer_product_now."""
 
     role: Role
-    output: str  # the extents of the result, of R (sorted or flat rows), E, N, K
+    rows: str  # of a and b: T (tokens), R (sorted or flat rows) or E (experts)
+    output: str  # the extents of the result, of R, E, N, K
     without: Callable[..., Tensor]
 
 
@@ -69,16 +75,16 @@ def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, 
 
 # By the products' names in the operator. x and a are what the layer's products take, dy gradients of what they give.
 _STEPS: Dict[str, _Step] = {
-    "up": _Step(UP, "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
+    "up": _Step(UP, "TE", "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
         x.index_select(0, indices // topk), w.transpose(-2, -1), ends)),
-    "up_dx": _Step(UP_DX, "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
+    "up_dx": _Step(UP_DX, "RE", "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
         ops.multiply(dy, w, ends), indices)),
-    "up_dw": _Step(UP_DW, "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
+    "up_dw": _Step(UP_DW, "RT", "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
         dy, x.index_select(0, indices // topk), ends)),
-    "down": _Step(DOWN, "RN", _down),
-    "down_dx": _Step(DOWN_DX, "RK", lambda dy, w, ends, indices, weights, topk: ops.multiply(
+    "down": _Step(DOWN, "RE", "RN", _down),
+    "down_dx": _Step(DOWN_DX, "TE", "RK", lambda dy, w, ends, indices, weights, topk: ops.multiply(
         dy.index_select(0, indices), w, ends)),
-    "down_dw": _Step(DOWN_DW, "ENK", lambda dy, a, ends, indices, weights, topk: ops.multiply_weights(
+    "down_dw": _Step(DOWN_DW, "TR", "ENK", lambda dy, a, ends, indices, weights, topk: ops.multiply_weights(
         dy.index_select(0, indices), a, ends)),
 }
 
@@ -114,18 +120,38 @@ def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices:
     else:
         experts, n, k = b.shape
         is_fit = transposed(b.shape, b.stride()) is False
-    if is_fit and n % MULTIPLE == 0 and k % MULTIPLE == 0 and dtype in ops.NAMES:
+    if (is_fit and n % MULTIPLE == 0 and k % MULTIPLE == 0 and dtype in ops.NAMES and
+            _fit_together(step, a, b, ends, indices, weights, topk)):
         kernel = ops.find((step.role, experts, n, k, dtype, topk, device), rows // topk)
-        if kernel is not None:
+        launcher = kernel is not None and kernel.launcher(rows // topk)
+        if launcher:
             a, b = ops.fitting(a), ops.fitting(b)
             out = a.new_empty(shape)
             # The kernels of down_dx and down_dw expect dy in flat order, and read the rows of it that `indices` has.
             pointers = tuple([each.data_ptr() for each in (a, b, out, ends, indices)])
             if step.role.kernel == UP.kernel:
                 pointers += ((ends if weights is None else weights).data_ptr(),)
-            if kernel.launch(rows // topk, pointers, ops.stream_of(device)):
-                return out
+            launcher(pointers, ops.stream_of(device))
+            return out
     return step.without(a, b, ends, indices, weights, topk)
+
+
+def _fit_together(step: _Step, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
+                  topk: int) -> bool:
+    """Whether a kernel may read the arguments, which anybody may have given to the operator."""
+    device, rows = a.get_device(), indices.shape[0]
+    lists = [(ends, torch.int32), (indices, torch.int32)]
+    if step.role.fuse_mul_post:
+        if weights is None or weights.shape[0] != rows:
+            return False
+        lists.append((weights, torch.float32))
+    for each, dtype in lists:
+        if each.get_device() != device or each.dtype is not dtype or each.dim() != 1 or not each.is_contiguous():
+            return False
+    extents = {"T": rows // topk, "R": rows, "E": ends.shape[0]}
+    return (b.dtype is a.dtype and b.get_device() == device and rows % topk == 0 and
+            (a.shape[0], b.shape[0]) == (extents[step.rows[0]], extents[step.rows[1]]) and
+            (step.output == "ENK" or a.shape[1] == b.shape[2 if step.output == "RN" else 1]))
 
 
 def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
@@ -133,68 +159,20 @@ def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indice
     return a.new_empty(_extents(product, a, b, ends, indices))
 
 
-class _Once(torch.autograd.Function):  # type: ignore[misc]
-    """Says that moe_mlp has no gradients of gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        return arguments[-1](*arguments[:-1])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise NotImplementedError("tunefarm.torch.moe_mlp has gradients, and no gradients of gradients; "
-                                  "tunefarm.torch.grouped_mm has both")
-
-
 _layer_product = ops.define(
     "layer_product",
     "(str product, Tensor a, Tensor b, Tensor ends, Tensor indices, Tensor? weights, int topk) -> Tensor",
-    layer_product_now, _fake_layer_product, ops.apply_of(_Once))
+    layer_product_now, _fake_layer_product)
 
 
 def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
              topk: int) -> Tensor:
-    if torch.is_grad_enabled() or not ops.is_direct(a, b, ends):
-        return _layer_product(product, a, b, ends, indices, weights, topk)
-    return layer_product_now(product, a, b, ends, indices, weights, topk)
+    if ops.is_direct(a, b, ends):
+        return layer_product_now(product, a, b, ends, indices, weights, topk)
+    return _layer_product(product, a, b, ends, indices, weights, topk)
 
 
 # ---- The layer ----
-
-_NOMINAL_TOKENS = 4096  # for which kernels are compared
-
-
-def _is_scattered(product: str, experts: int, n: int, k: int, dtype: torch.dtype, topk: int, device: int) -> bool:
-    """Whether the kernel of down or up_dx that puts each row in its flat place is the better one. A sum over each
-    token's rows follows, which gathers them from any place at no cost; so the packed kernel is taken where it was
-    measured to be faster."""
-    step = _STEPS[product]
-    scattered = ops.find((step.role, experts, n, k, dtype, topk, device), _NOMINAL_TOKENS)
-    if scattered is None:
-        return False
-    rows = topk * _NOMINAL_TOKENS
-    packed = ops.find((FORWARD if product == "down" else DX, experts, n, k, dtype, 1, device), rows)
-    return packed is None or scattered.median_ns(_NOMINAL_TOKENS) <= packed.median_ns(rows)
-
-
-_is_scattered._dynamo_marked_constant = True  # type: ignore[attr-defined]  # torch.compile calls it while it traces
-
-
-def _takes_scattered(product: str, w: Tensor, topk: int) -> bool:
-    experts, n, k = w.shape
-    return _is_scattered(product, int(experts), int(n), int(k), w.dtype, int(topk), w.get_device())
-
-
-def _sum(rows: Tensor, place: Tensor, weights: Optional[Tensor]) -> Tensor:
-    """For each token the sum of its rows, which lie at place [T, topk], weighted."""
-    if weights is not None:
-        weights = weights.to(rows.dtype)
-    if ops.is_compiling() or not rows.shape[0]:
-        picked = rows[place]
-        return (picked if weights is None else picked * weights.unsqueeze(-1)).sum(1)
-    # One kernel, without the gathered rows in memory.
-    return torch.nn.functional.embedding_bag(place, rows, mode="sum", per_sample_weights=weights)
-
 
 class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
@@ -209,46 +187,52 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         weights = topk_weights.reshape(-1)
         up = _product("up", x, w_up, ends, indices, None, topk)
         hidden_rows = torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]
+        y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
+        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
         ctx.topk = topk
-        numbers = torch.arange(tokens * topk, device=x.device)
-        place = torch.empty_like(order).scatter(0, order, numbers).view(tokens, topk)  # of each token's rows
-        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order, place)
-        if _takes_scattered("down", w_down, topk):
-            y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
-            return y.view(tokens, topk, hidden).sum(1)
-        return _sum(ops.multiply(hidden_rows, w_down.transpose(-2, -1), ends), place, topk_weights)
+        return y.view(tokens, topk, hidden).sum(1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, w_up, w_down, up, weights, ends, indices, order, place = ctx.saved_tensors
-        topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
-        needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
-        of_x = of_up = of_down = of_weights = None
-        grad = grad.contiguous()  # once for its two uses
-        tokens_of_rows = indices // topk
-        gate, linear = up[:, :inner], up[:, inner:]
-        activated = torch.nn.functional.silu(gate)
-        hidden_rows = activated * linear
-        row_weights = weights.index_select(0, indices).to(up.dtype).unsqueeze(1)  # sorted, as the product rounds them
-        if needs_down:
-            # The weight of a row belongs to its gradient; here it is with the other factor, of which each row has one.
-            of_down = _product("down_dw", grad, hidden_rows * row_weights, ends, tokens_of_rows, None, topk)
-        if needs_x or needs_up or needs_weights:
-            of_hidden = _product("down_dx", grad, w_down, ends, tokens_of_rows, None, topk)  # without the weights
-            if needs_weights:
-                # <grad, down(hidden)> = <down^T(grad), hidden>
-                sums = (of_hidden * hidden_rows).sum(1, dtype=torch.float32)
-                of_weights = torch.zeros_like(sums).scatter(0, order, sums).view(tokens, topk)
-        if needs_x or needs_up:
-            of_hidden = of_hidden * row_weights
-            of_gate = torch.ops.aten.silu_backward(of_hidden * linear, gate)
-            of_rows = torch.cat([of_gate, of_hidden * activated], 1)
-            if needs_x:
-                if _takes_scattered("up_dx", w_up, topk):
-                    flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
-                    of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
-                else:
-                    of_x = _sum(ops.multiply(of_rows, w_up, ends), place, None)
-            if needs_up:
-                of_up = _product("up_dw", of_rows, x, ends, indices, None, topk)
-        return of_x, of_up, of_down, None, of_weights
+        if ops.is_compiling() or not torch.is_grad_enabled():
+            return _gradients(ctx, grad)
+        # With create_graph: the rows between the products have no history, without which second gradients are wrong.
+        with torch.no_grad():
+            found = _gradients(ctx, grad)
+        refuse = torch._C._functions.DelayedError(
+            "tunefarm.torch.moe_mlp has gradients, and no gradients of gradients; tunefarm.torch.grouped_mm has both",
+            len(found))
+        return refuse(*[None if each is None else each.detach().requires_grad_() for each in found])
+
+
+def _gradients(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
+    """Of x, w_up, w_down, topk_ids and topk_weights."""
+    x, w_up, w_down, up, weights, ends, indices, order = ctx.saved_tensors
+    topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
+    needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
+    of_x = of_up = of_down = of_weights = None
+    grad = grad.contiguous()  # once for its two uses
+    tokens_of_rows = indices // topk
+    gate, linear = up[:, :inner], up[:, inner:]
+    activated = torch.nn.functional.silu(gate)
+    hidden_rows = activated * linear
+    row_weights = weights.index_select(0, indices).to(up.dtype).unsqueeze(1)  # sorted, as the product rounds them
+    if needs_down:
+        # The weight of a row belongs to its gradient; here it is with the other factor, of which each row has one.
+        of_down = _product("down_dw", grad, hidden_rows * row_weights, ends, tokens_of_rows, None, topk)
+    if needs_x or needs_up or needs_weights:
+        of_hidden = _product("down_dx", grad, w_down, ends, tokens_of_rows, None, topk)  # without the weights
+        if needs_weights:
+            # <grad, down(hidden)> = <down^T(grad), hidden>
+            sums = (of_hidden * hidden_rows).sum(1, dtype=torch.float32)
+            of_weights = torch.zeros_like(sums).scatter(0, order, sums).view(tokens, topk)
+    if needs_x or needs_up:
+        of_hidden = of_hidden * row_weights
+        of_gate = torch.ops.aten.silu_backward(of_hidden * linear, gate)
+        of_rows = torch.cat([of_gate, of_hidden * activated], 1)
+        if needs_x:
+            flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
+            of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+        if needs_up:
+            of_up = _product("up_dw", of_rows, x, ends, indices, None, topk)
+    return of_x, of_up, of_down, None, of_weights
