@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 
 # Sizes of the groups of experts e % 8: like a multinomial draw, and all rows of the case in sum.
 SIZES = {
@@ -20,6 +21,7 @@ SIZES = {
 BOUNDS = {"qwen3_up": 0.01, "qwen3_down": 0.01, "llama4_up": 0.02}
 KERNELS = {"forward": "grouped_gemm_forward", "dX": "grouped_gemm_dx", "dW": "grouped_gemm_dw"}
 SAMPLES = 20
+COOLING_S = 1.0  # before a turn: at the power limit a side that follows other work at once is slower
 
 
 class Worker:
@@ -100,10 +102,12 @@ def pair(torch, timer, worker, packages, case, op, turns):
     for turn in range(turns):
         for side in ("launch", "worker") if turn % 2 == 0 else ("worker", "launch"):
             if side == "launch":
+                time.sleep(COOLING_S)
                 timer.batch_us(call, 3)  # as the worker, which warms up
                 times[side].append(statistics.median(timer.batch_us(call, SAMPLES)))
             else:
                 torch.cuda.synchronize()
+                time.sleep(COOLING_S)
                 times[side].append(worker.median_us(KERNELS[op], config, dims))
     ratios = [launch / run for launch, run in zip(times["launch"], times["worker"])]
     return {"case": case, "op": op, "match": match, "config": config, "turns_us": times, "ratio": statistics.median(ratios),
