@@ -190,7 +190,7 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
         ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
         ctx.topk = topk
-        return y.view(tokens, topk, hidden).sum(1)
+        return y.view(tokens, topk, hidden).sum(1, dtype=y.dtype)  # also where autocast would make it single precision
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -232,7 +232,7 @@ def _gradients(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         of_rows = torch.cat([of_gate, of_hidden * activated], 1)
         if needs_x:
             flat = _product("up_dx", of_rows, w_up, ends, indices, None, topk)
-            of_x = flat.view(tokens, topk, x.shape[1]).sum(1)
+            of_x = flat.view(tokens, topk, x.shape[1]).sum(1, dtype=flat.dtype)
         if needs_up:
             of_up = _product("up_dw", of_rows, x, ends, indices, None, topk)
     return of_x, of_up, of_down, None, of_weights
