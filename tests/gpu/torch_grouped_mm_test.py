@@ -643,10 +643,11 @@ class Layers(Test):
         layer = self.layer()
         expected = tunefarm.torch.moe_mlp(**layer).detach()
         for mode in (torch.no_grad(), torch.inference_mode(), torch.autocast(DEVICE, torch.bfloat16)):
-            with mode:
-                out = tunefarm.torch.moe_mlp(**layer)
-            self.assertTrue(torch.equal(out, expected))
-            self.assertEqual(out.requires_grad, isinstance(mode, torch.autocast))
+            with self.subTest(type(mode).__name__):
+                with mode:
+                    out = tunefarm.torch.moe_mlp(**layer)
+                self.assertEqual((out.dtype, out.requires_grad), (expected.dtype, isinstance(mode, torch.autocast)))
+                self.assertTrue(torch.equal(out, expected))
 
     def test_gradients_of_gradients_are_refused(self):
         layer = self.layer(tokens=16)
