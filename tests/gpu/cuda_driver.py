@@ -18,6 +18,9 @@ def _load(names):
     for name in names:
         for path in sorted(glob.glob(name)) or [name]:
             try:
+                # NVRTC opens its builtins by name, which finds them where the loader does not look only if they are loaded.
+                for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so.*")) if "/" in path else ():
+                    ctypes.CDLL(builtins)
                 return ctypes.CDLL(path)
             except OSError:
                 continue
