@@ -28,7 +28,8 @@ tunefarm_status UpdatableKernel::Update(std::shared_ptr<const Package> package, 
   if (package->HasContentOf(newest->package())) return TUNEFARM_OK;
   if (newest->updates() >= kUpdatesMax) {
     return Fail(error, TUNEFARM_INVALID_ARGUMENT,
-                "%s has been updated %d times and keeps what each brought; load it anew and close this one.",
+                "%s has been updated %d times and keeps the binaries of each update; "
+                "load the kernel again and close this one.",
                 newest->name(), kUpdatesMax);
   }
   std::unique_ptr<Kernel> loaded;

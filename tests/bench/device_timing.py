@@ -94,7 +94,7 @@ class DeviceTimer:
 
 
 def alternate(timer, calls, rounds, seed):
-    """name -> microseconds of each round. In each round every call has one sample, in an order that is drawn anew."""
+    """name -> microseconds of each round. In each round every call has one sample, in a random order."""
     drawn = random.Random(seed)
     samples = {name: [] for name in calls}
     for call in calls.values():

@@ -8,13 +8,11 @@ import tempfile
 import threading
 import time
 import unittest
-from unittest import mock
 
 import numpy
 
 import tunefarm
 import tunefarm.launch
-from tunefarm import _arrays
 from farm import HANG_SECONDS, Farm
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
@@ -125,35 +123,6 @@ class LaunchPython(unittest.TestCase):
                 numpy.testing.assert_array_equal(each["c"], each["a"] + each["b"])
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "NULL or not aligned"):
             self.kernel._launch_checked(self.kernel._look_up((100,)), (0, 0, 0), 0)
-
-    def test_tensors_that_are_read_all_at_once(self):
-        class Tensor:
-            """Of PyTorch, as far as launches read it, for a device whose number is the CPU's."""
-
-            is_cuda = True
-
-            def __init__(self, array, **changes):
-                self.array, self.dtype = array, changes.get("dtype", array.dtype)
-                self.get_device = lambda: changes.get("device", -1)
-                self.is_contiguous = lambda: array.flags.c_contiguous
-                self.numel, self.data_ptr = lambda: array.size, lambda: array.ctypes.data
-
-        kernel = self.package.kernel("vector_add_host")
-        with mock.patch.object(_arrays, "plain_tensors", frozenset({Tensor})), mock.patch.object(_arrays, "torch_stream", lambda device: 0):
-            given = vectors(100)
-            tensors = {name: Tensor(array) for name, array in given.items()}
-            self.assertFalse(kernel._launch_tensors(dict(tensors, N=100)))  # nothing is known of them
-            kernel(N=100, **given)
-            given["c"][:] = 0
-            with mock.patch.object(kernel, "_run", side_effect=AssertionError):
-                kernel(N=100, **tensors)
-            numpy.testing.assert_array_equal(given["c"], given["a"] + given["b"])
-            given["c"][:] = 0
-            for change in ({"a": Tensor(given["a"][:99])}, {"b": Tensor(numpy.zeros(200, "f4")[::2])}, {"c": given["c"]}, {"N": 100.0},
-                           {"N": 101}, {"d": 5}, {"a": Tensor(given["a"], dtype=numpy.dtype("f8"))}, {"a": Tensor(given["a"], device=0)}):
-                self.assertFalse(kernel._launch_tensors({**tensors, "N": 100, **change}), change)
-            self.assertFalse(kernel._launch_tensors(tensors))
-            self.assertFalse(given["c"].any())
 
     def test_every_wrong_use_is_one_sentence(self):
         good = dict(vectors(100), N=100)

@@ -36,7 +36,7 @@ class FakeKernel:
 
 
 class Constants(unittest.TestCase):
-    """Constants of launches; a binary is one in the process, whoever loaded it."""
+    """Constants of launches. All kernels of the process that have the same binary share its constant memory."""
 
     def setUp(self):
         self.said = []

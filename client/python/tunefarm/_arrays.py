@@ -9,7 +9,7 @@ import ctypes
 import operator
 import re
 import sys
-from typing import Any, Callable, Dict, FrozenSet, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Type
 
 from tunefarm import _cuda
 
@@ -227,17 +227,6 @@ class _CuPy(Other):
 _torch_stream: Optional[Callable[[int], int]] = None
 
 
-def torch_stream(device: int) -> int:
-    """PyTorch's current one."""
-    global _torch_stream
-    if _torch_stream is None:
-        torch = sys.modules["torch"]
-        # What PyTorch's own generated code calls; the public function makes an object, which takes 4 µs more.
-        _torch_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
-            lambda device: torch.cuda.current_stream(device).cuda_stream)
-    return _torch_stream(device)
-
-
 class _Torch(Other):
     rank = 2
 
@@ -251,7 +240,14 @@ class _Torch(Other):
 
     @staticmethod
     def current_stream(device: int) -> int:
-        return torch_stream(device)
+        global _torch_stream
+        if _torch_stream is None:
+            torch = sys.modules["torch"]
+            # What PyTorch's own generated code calls; the public function makes an object, which takes 4 µs more.
+            _torch_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (
+                lambda device: torch.cuda.current_stream(device).cuda_stream)
+        handle: int = _torch_stream(device)
+        return handle
 
     @staticmethod
     def allocate(size: int, device: int, stream: int) -> Tuple[Any, int]:
@@ -265,26 +261,6 @@ class _Torch(Other):
         return memory, memory.data_ptr()
 
 
-# torch.Tensor and torch.nn.Parameter, once a tensor was seen.
-plain_tensors: FrozenSet[type] = frozenset()
-
-
-def tensor_addresses(values: Sequence[Any], views: Sequence[Any], lengths: Sequence[int]) -> Optional[Sequence[int]]:
-    """PyTorch's own tensors read all at once, which takes less than one after the other: their addresses where each has
-    this (type, CUDA device, True, True: contiguous on a CUDA device) and at least this length; None: some have not, or
-    are to be looked at one by one."""
-    try:
-        if (plain_tensors.issuperset(map(type, values)) and
-                [(each.dtype, each.get_device(), each.is_contiguous(), each.is_cuda) for each in values] == views and
-                all(map(operator.ge, [each.numel() for each in values], lengths))):
-            pointers = [each.data_ptr() for each in values]
-            if all(pointers):
-                return pointers
-    except Exception:  # what is wrong with one is said where each is looked at
-        pass
-    return None
-
-
 # By the type of an array; filled by library_of.
 LIBRARIES: Dict[type, Type[Other]] = {}
 
@@ -296,9 +272,6 @@ def library_of(kind: type) -> Type[Other]:
     for module, array, library in known:
         base = getattr(sys.modules.get(module), array, None)
         if base is not None and issubclass(kind, base):
-            if library is _Torch:
-                global plain_tensors
-                plain_tensors = frozenset((base, sys.modules["torch"].nn.Parameter))
             LIBRARIES[kind] = library
             return library
     LIBRARIES[kind] = Other

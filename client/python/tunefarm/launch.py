@@ -167,7 +167,6 @@ class Kernel:
         self._dims_of = _getter(self.dims)
         self._values_of = _getter(names)
         self._slots = tuple(_Slot(argument) for argument in self.arguments)
-        self._views: List[Any] = []  # of _arrays.tensor_addresses: what was found to fit last
         self._problems: Dict[Tuple[int, ...], _Problem] = {}
         self._frames = _Frames(len(self.dims), len(names), self.device >= 0)
         self._workspaces: Dict[Tuple[int, int], _Workspace] = {}
@@ -186,8 +185,6 @@ class Kernel:
         of this kernel and stream is used, allocated when it is first needed; call once before a capture so that it lies
         outside of the graph's memory. Give one to graphs that may run at the same time. `generation`: that of the plan
         that `prepare` returned; required where the plan `needs_prepare`."""
-        if _arrays.plain_tensors and stream is workspace is None and not generation and self._launch_tensors(values):
-            return
         while True:
             try:
                 self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
@@ -297,40 +294,20 @@ class Kernel:
             raise InvalidArgumentError(f"`generation` is that of a plan, and {generation} is none")
         self._enqueue(call, frame)
 
-    def _launch_tensors(self, named: Dict[str, Any]) -> bool:
-        """A launch of PyTorch's tensors with all as it should be; False: something is not so, and nothing is done."""
-        try:
-            dims, values = self._dims_of(named), self._values_of(named)
-            problem = self._problems.get(tuple(map(operator.index, dims)))
-        except (KeyError, TypeError):
-            return False
-        if (problem is None or len(named) != len(dims) + len(values) or problem.plan.needs_prepare or
-                problem.plan.workspace_bytes):
-            return False
-        pointers = _arrays.tensor_addresses(values, self._views, problem.lengths)
-        if pointers is None:
-            return False
-        frame = self._checked_frame(problem, pointers, _arrays.torch_stream(self.device))
-        return self._library.tunefarm_kernel_launch(self._handle, frame.launch_reference, frame.error_reference) == 0
-
     def _launch_checked(self, problem: "_Problem", pointers: Sequence[int], stream: int) -> None:
         """A launch for code of this package that has checked its arrays: their addresses in the order of `arguments`.
         The plan needs neither a workspace nor prepared arguments."""
-        self._enqueue(self._library.tunefarm_kernel_launch, self._checked_frame(problem, pointers, stream))
-
-    def _checked_frame(self, problem: "_Problem", pointers: Sequence[int], stream: int) -> "_Frame":
-        """Filled in for a launch of arrays that have been found long enough."""
         frame = self._frames.frame
         launch = frame.launch
         if frame.problem is not problem or not frame.has_least_sizes:
             frame.set_problem(problem)
             frame.sizes[:] = [length * slot.item_bytes for slot, length in zip(self._slots, problem.lengths)]
             frame.room = launch.workspace = None
-            launch.workspace_bytes, launch.generation = 0, problem.plan.generation
+            launch.workspace_bytes = launch.generation = 0
             frame.has_least_sizes = True
         frame.pointers[:] = pointers
         launch.stream = stream
-        return frame
+        self._enqueue(self._library.tunefarm_kernel_launch, frame)
 
     def _enqueue(self, call: Callable[..., int], frame: "_Frame") -> None:
         """Calls the library with what is in the frame, in a context of the kernel's device."""
@@ -398,7 +375,6 @@ class Kernel:
                 raise refuse(f"has elements of type {_arrays.type_name(key)}; the kernel takes {argument.data_type}")
             slot.known.add(key)
             slot.key = key
-            self._views = [(each.key, self.device, True, True) for each in self._slots]
         self._check_place(view, refuse)
         if not is_contiguous:
             raise refuse("is not contiguous in row-major order; pass a contiguous copy")
@@ -514,7 +490,7 @@ class _Frame:
         self.workspace: Optional[_Workspace] = None  # on the CPU
         self.problem: Optional[_Problem] = None  # whose dims are filled in
         self.room: Optional[int] = None  # the address of the workspace that is filled in
-        self.has_least_sizes = False  # whether all but the addresses is as Kernel._checked_frame fills it in
+        self.has_least_sizes = False  # whether Kernel._launch_checked has filled in all but the addresses
         self._device = ctypes.c_int(-1)
         self._device_reference = ctypes.byref(self._device)
         self._get_device = getattr(_cuda.driver(), "cuCtxGetDevice", None) if is_cuda else None

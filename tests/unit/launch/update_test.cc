@@ -278,7 +278,7 @@ TEST_F(UpdateTest, WhatTakesOtherArgumentsOrDimsIsRefusedAndAllStaysAsItWas) {
 TEST_F(UpdateTest, DimsThatWereFixedStayFixed) {
   Load(Plain(), {{"n", TUNEFARM_INT, {1024}}});
   PackageBuilder builder = WithBetterBest(Plain());
-  builder.dims[1].default_value = builder.AddValue("f64");  // for who loads it anew; this kernel is of "f32"
+  builder.dims[1].default_value = builder.AddValue("f64");  // The loaded kernel has "f32".
   Update(builder);
   EXPECT_EQ(tunefarm_kernel_dim_count(kernel_), 0U);
   tunefarm_plan plan = TUNEFARM_PLAN_INIT;
