@@ -44,6 +44,7 @@ class Farm:
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix="tunefarm-e2e."))
         self.process = None
         self.wrapper = []  # set: a command that executes the daemon's, such as prlimit
+        self.devices = ["--no-gpu"]  # []: the GPUs of this machine too
         self.server = None  # set: commands ask there, and never start a daemon by themselves
         self.log = self.directory.parent / (self.directory.name + ".log")
 
@@ -80,7 +81,7 @@ class Farm:
         environment.setdefault("TUNEFARM_SHARE_HOST", "1")
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, BIN / "tunefarmd", "--data-dir", self.directory, "--no-gpu", *WORKER_UIDS, *self.flags],
+                [*self.wrapper, BIN / "tunefarmd", "--data-dir", self.directory, *self.devices, *WORKER_UIDS, *self.flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def _answers(self):
