@@ -151,6 +151,16 @@ absl::StatusOr<v1::GetJobResponse> TuningApi::GetJob(const v1::GetJobRequest& re
   return ResponseOf(Find(job_id), &v1::GetJobResponse::mutable_job);
 }
 
+std::optional<v1::GetJobResponse> TuningApi::GetDrivenJob(const v1::GetJobRequest& request) const {
+  const absl::StatusOr<int64_t> job_id = ParseJobName(request.name());
+  if (!job_id.ok()) return std::nullopt;
+  std::optional<v1::Job> driven = deps_.scheduler->Find(*job_id);
+  if (!driven.has_value()) return std::nullopt;
+  v1::GetJobResponse response;
+  *response.mutable_job() = *std::move(driven);
+  return response;
+}
+
 absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsRequest& request) {
   ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
   std::vector<JobState> states;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -67,6 +68,8 @@ class TuningApi {
   absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request,
                                                   const WorkGrant& grant = {});
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request);
+  // The same from memory, for a job that is driven here; none for any other.
+  std::optional<v1::GetJobResponse> GetDrivenJob(const v1::GetJobRequest& request) const;
   // Newest first, without studies.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   // The next four: FailedPrecondition (JOB_STATE) where the job's state does not allow it. ResumeJob also as CreateJob,

@@ -37,7 +37,7 @@ void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
       counts);
 }
 
-// On the calling gRPC thread: for what takes microseconds to a few milliseconds.
+// On the calling gRPC thread, of which there are two on a small machine: for what is answered from memory.
 constexpr Lane kFast;
 
 }  // namespace
@@ -45,6 +45,7 @@ constexpr Lane kFast;
 PublicCalls::PublicCalls(const RpcServices& services)
     : services_(services),
       slow_("rpc-slow", kThreads, {}, SlowThreads{"rpc-package", kPackageThreads}),
+      reads_("rpc-read", kThreads),
       orders_("rpc-order", kThreads),
       spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
       files_("rpc-file", kThreads) {}
@@ -61,6 +62,7 @@ void PublicCalls::AddTo(Router* router) {
 }
 
 void PublicCalls::AddKernels(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
   const Lane slow{&slow_, kWaitMax};
   KernelApi* const api = services_.kernels;
   router->Add<v1::CreateKernelRequest>("tunefarm.v1.KernelService/CreateKernel", CallKind::kCall, slow,
@@ -71,8 +73,8 @@ void PublicCalls::AddKernels(Router* router) {
                                        [api](const CallContext& context, const v1::DeleteKernelRequest& request) {
                                          return api->DeleteKernel(context.principal, request);
                                        });
-  AddCall(router, "tunefarm.v1.KernelService/GetKernel", kFast, api, &KernelApi::GetKernel);
-  AddCall(router, "tunefarm.v1.KernelService/ListKernels", kFast, api, &KernelApi::ListKernels);
+  AddCall(router, "tunefarm.v1.KernelService/GetKernel", reads, api, &KernelApi::GetKernel);
+  AddCall(router, "tunefarm.v1.KernelService/ListKernels", reads, api, &KernelApi::ListKernels);
   router->AddOfSpace<v1::CountSpaceRequest>("tunefarm.v1.KernelService/CountSpace", Lane{&spaces_, kWaitMax},
                                             [api](const CallContext& context, const v1::CountSpaceRequest& request) {
                                               return api->CountSpace(request, context.grant);
@@ -103,6 +105,7 @@ void PublicCalls::AddDataFiles(Router* router) {
 }
 
 void PublicCalls::AddTuning(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
   const Lane slow{&slow_, kWaitMax};
   const Lane orders{&orders_, kWaitMax};
   TuningApi* const api = services_.tuning;
@@ -110,14 +113,17 @@ void PublicCalls::AddTuning(Router* router) {
                                            [api](const CallContext& context, const v1::CreateJobRequest& request) {
                                              return api->CreateJob(context.principal, request, context.grant);
                                            });
-  AddCall(router, "tunefarm.v1.TuningService/GetJob", kFast, api, &TuningApi::GetJob);
-  AddCall(router, "tunefarm.v1.TuningService/ListJobs", kFast, api, &TuningApi::ListJobs);
+  router->AddRead<v1::GetJobRequest>(
+      "tunefarm.v1.TuningService/GetJob", reads,
+      [api](const v1::GetJobRequest& request) { return api->GetDrivenJob(request); },
+      [api](const v1::GetJobRequest& request) { return api->GetJob(request); });
+  AddCall(router, "tunefarm.v1.TuningService/ListJobs", reads, api, &TuningApi::ListJobs);
   AddCall(router, "tunefarm.v1.TuningService/CancelJob", orders, api, &TuningApi::CancelJob);
   AddCall(router, "tunefarm.v1.TuningService/PauseJob", orders, api, &TuningApi::PauseJob);
   AddCall(router, "tunefarm.v1.TuningService/ResumeJob", orders, api, &TuningApi::ResumeJob);
   AddCall(router, "tunefarm.v1.TuningService/DeleteJob", slow, api, &TuningApi::DeleteJob);
-  AddCall(router, "tunefarm.v1.TuningService/ListTrials", kFast, api, &TuningApi::ListTrials);
-  AddCall(router, "tunefarm.v1.TuningService/GetTrial", kFast, api, &TuningApi::GetTrial);
+  AddCall(router, "tunefarm.v1.TuningService/ListTrials", reads, api, &TuningApi::ListTrials);
+  AddCall(router, "tunefarm.v1.TuningService/GetTrial", reads, api, &TuningApi::GetTrial);
   router->AddStream<v1::WatchJobRequest>("tunefarm.v1.TuningService/WatchJob",
                                          [api](RawCall* call, const v1::WatchJobRequest& request) {
                                            return std::make_unique<JobWatchStream>(call, api, request);
@@ -133,14 +139,15 @@ void PublicCalls::AddLookup(Router* router) {
 }
 
 void PublicCalls::AddCatalog(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
   const Lane slow{&slow_, kWaitMax};
   CatalogApi* const api = services_.catalog;
   AddCall(router, "tunefarm.v1.CatalogService/PinBestConfig", slow, api, &CatalogApi::PinBestConfig);
   AddCall(router, "tunefarm.v1.CatalogService/UnpinBestConfig", slow, api, &CatalogApi::UnpinBestConfig);
   AddCall(router, "tunefarm.v1.CatalogService/RetireBestConfig", slow, api, &CatalogApi::RetireBestConfig);
   AddCall(router, "tunefarm.v1.CatalogService/AnnotateBestConfig", slow, api, &CatalogApi::AnnotateBestConfig);
-  AddCall(router, "tunefarm.v1.CatalogService/ListBestConfigChanges", kFast, api, &CatalogApi::ListBestConfigChanges);
-  AddCall(router, "tunefarm.v1.CatalogService/ListMisses", kFast, api, &CatalogApi::ListMisses);
+  AddCall(router, "tunefarm.v1.CatalogService/ListBestConfigChanges", reads, api, &CatalogApi::ListBestConfigChanges);
+  AddCall(router, "tunefarm.v1.CatalogService/ListMisses", reads, api, &CatalogApi::ListMisses);
   AddCall(router, "tunefarm.v1.CatalogService/DeleteMisses", slow, api, &CatalogApi::DeleteMisses);
   router->AddStream<v1::WatchBestConfigsRequest>("tunefarm.v1.CatalogService/WatchBestConfigs",
                                                  [api](RawCall* call, const v1::WatchBestConfigsRequest& request) {
@@ -149,22 +156,24 @@ void PublicCalls::AddCatalog(Router* router) {
 }
 
 void PublicCalls::AddFarm(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
   const Lane slow{&slow_, kWaitMax};
   FarmApi* const api = services_.farm;
   AddCall(router, "tunefarm.v1.DeviceService/ListDevices", kFast, api, &FarmApi::ListDevices);
   AddCall(router, "tunefarm.v1.DeviceService/ListDeviceClasses", kFast, api, &FarmApi::ListDeviceClasses);
-  AddCall(router, "tunefarm.v1.DeviceService/ReleaseDevice", kFast, api, &FarmApi::ReleaseDevice);
-  AddCall(router, "tunefarm.v1.FarmService/ListAgents", kFast, api, &FarmApi::ListAgents);
+  AddCall(router, "tunefarm.v1.DeviceService/ReleaseDevice", slow, api, &FarmApi::ReleaseDevice);
+  AddCall(router, "tunefarm.v1.FarmService/ListAgents", reads, api, &FarmApi::ListAgents);
   AddCall(router, "tunefarm.v1.FarmService/DrainAgent", slow, api, &FarmApi::DrainAgent);
   AddCall(router, "tunefarm.v1.FarmService/UndrainAgent", slow, api, &FarmApi::UndrainAgent);
-  AddCall(router, "tunefarm.v1.FarmService/QuarantineDevice", kFast, api, &FarmApi::QuarantineDevice);
+  AddCall(router, "tunefarm.v1.FarmService/QuarantineDevice", slow, api, &FarmApi::QuarantineDevice);
 }
 
 void PublicCalls::AddServer(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
   const Lane slow{&slow_, kWaitMax};
   ServerApi* const api = services_.server;
   // Does not count: to ask whether the daemon is idle does not keep it from its idle exit.
-  AddCall(router, "tunefarm.v1.ServerService/GetServerInfo", kFast, api, &ServerApi::GetServerInfo, false);
+  AddCall(router, "tunefarm.v1.ServerService/GetServerInfo", reads, api, &ServerApi::GetServerInfo, false);
   AddCall(router, "tunefarm.v1.ServerService/CreateBackup", slow, api, &ServerApi::CreateBackup);
   AddCall(router, "tunefarm.v1.ServerService/Shutdown", kFast, api, &ServerApi::Shutdown);
   AccessApi* const access = services_.access;

@@ -107,9 +107,19 @@ void RawCall::OnReadDone(bool ok) {
   } else if (route_->lane.threads == nullptr) {
     ParseAndRun();
   } else {
-    deadline_ = around_->clock->Now() + route_->lane.wait_max;
-    route_->lane.threads->Post([this] { Run(); });
+    Defer(route_->lane, [this] { ParseAndRun(); });
   }
+}
+
+void RawCall::Defer(const Lane& lane, std::function<void()> task) {
+  deadline_ = around_->clock->Now() + lane.wait_max;
+  lane.threads->Post([this, task = std::move(task)] {
+    if (IsAwaited()) {
+      task();
+    } else {
+      GiveUp();
+    }
+  });
 }
 
 absl::Status RawCall::Receive() {
@@ -122,14 +132,6 @@ absl::Status RawCall::Receive() {
 }
 
 bool RawCall::IsAwaited() const { return !context_->IsCancelled() && around_->clock->Now() <= deadline_; }
-
-void RawCall::Run() {
-  if (IsAwaited()) {
-    ParseAndRun();
-  } else {
-    GiveUp();
-  }
-}
 
 void RawCall::GiveUp() {
   Finish(ToGrpc(IsOfAgents() ? Unavailable("control has more to do than it can; try again later")

@@ -2,7 +2,7 @@
 // there is room for one more; then the bytes; then what they would take in memory; and only then the message. Owns
 // itself: deleted in OnDone.
 //
-// Threads: as gRPC's callback API; Run may come on a thread of ours.
+// Threads: as gRPC's callback API; Route::run may come on a thread of ours.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -97,6 +97,8 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   // audit log, may be null.
   void Answer(const google::protobuf::Message* request, const absl::Status& outcome,
               const google::protobuf::Message* response);
+  // Instead of Answer, on gRPC's thread: `task` answers, on a thread of the lane, where somebody still waits by then.
+  void Defer(const Lane& lane, std::function<void()> task);
   // Instead of Answer, on gRPC's thread.
   void Stream(std::unique_ptr<RawStream> stream);
   // Instead of Answer, where IsAwaited has become false.
@@ -115,8 +117,6 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   friend class RawStream;
 
   absl::Status Receive();
-  // On a thread of the lane.
-  void Run();
   // The request is scanned, parsed and run; the call may be gone when it returns.
   void ParseAndRun();
   // `flat`: the request's bytes, where they are in one piece; else null.

@@ -75,6 +75,27 @@ class Router {
     });
   }
 
+  // One that memory may answer, at once; else `run` does on a thread of the lane. `from_memory`:
+  // std::optional<Response>(const Request&).
+  template <typename Request, typename FromMemory, typename Run>
+  void AddRead(std::string_view call, Lane lane, FromMemory from_memory, Run run) {
+    Put<Request>(call, CallKind::kCall, Lane(), [=](RawCall* raw, const google::protobuf::Message& message) {
+      const auto& request = static_cast<const Request&>(message);
+      const auto known = [&] {
+        const OpenCalls::Call open(raw->around().open_calls);
+        return from_memory(request);
+      }();
+      if (known.has_value()) return raw->Answer(&request, absl::OkStatus(), &*known);
+      raw->Defer(lane, [run, raw, kept = std::make_shared<Request>(request)] {
+        const auto answer = [&] {
+          const OpenCalls::Call open(raw->around().open_calls);
+          return run(*kept);
+        }();
+        raw->Answer(kept.get(), answer.status(), answer.ok() ? &*answer : nullptr);
+      });
+    });
+  }
+
   // One that is answered later. `run`: void(const Request&, std::function<void(Response)> done), with `done` called
   // once.
   template <typename Request, typename Response, typename Run>

@@ -5,12 +5,18 @@ import time
 import grpc
 
 TUNING = "/tunefarm.v1.TuningService/"
+LOOK_UP = "/tunefarm.v1.LookupService/LookupConfig"
+
+
+def field(number, data):
+    """Of a request: bytes, a text or a message, shorter than 128 bytes."""
+    data = data.encode() if isinstance(data, str) else data
+    return bytes([8 * number + 2, len(data)]) + data
 
 
 def named(job):
     """A request whose field 1 is the name of a job, given as its number."""
-    data = f"jobs/{job}".encode()
-    return b"\x0a" + bytes([len(data)]) + data
+    return field(1, f"jobs/{job}")
 
 
 class PlainCalls:
@@ -30,11 +36,25 @@ class PlainCalls:
         self.channel.unary_unary(method)(request, timeout=60)
         return time.monotonic() - begin
 
+    def seconds_until_unavailable(self, method, request):
+        begin = time.monotonic()
+        try:
+            self.seconds(method, request)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAVAILABLE:
+                return time.monotonic() - begin
+            raise
+        raise AssertionError(f"{method} was answered")
+
     def get_job(self, job):
         return self.seconds(TUNING + "GetJob", named(job))
 
     def list_jobs(self):
         return self.seconds(TUNING + "ListJobs", b"")
+
+    def look_up(self, kernel):
+        """The best of its default problem."""
+        return self.seconds(LOOK_UP, field(1, kernel))
 
     def order(self, verb, job):
         """`verb`: Cancel, Pause or Resume."""

@@ -185,12 +185,12 @@ TEST_F(HostileCallsTest, ACallWhoseRequestDoesNotArriveIsCancelled) {
 
 TEST_F(HostileCallsTest, CallsInFlightAreBoundedForEachPrincipal) {
   CallLimitOptions few;
-  few.calls_per_principal_max = kBlockedBackups;
+  few.calls_per_principal_max = kBlockedMax;
   CallLimits limits(few);
   const auto admin = Limited("few-admin.sock", &limits, true);
   const auto client = Limited("few.sock", &limits);
   std::vector<Thread> callers;
-  for (int i = 0; i < kBlockedBackups; ++i) {
+  for (int i = 0; i < kBlockedMax; ++i) {
     callers.emplace_back("backup", [this] {
       v1::CreateBackupRequest request;
       request.set_file_name("block");

@@ -26,6 +26,7 @@
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_entropy.h"
+#include "tests/fakes/faulty_store.h"
 #include "tests/fakes/manual_executor.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tunefarm/v1/catalog_service.grpc.pb.h"
@@ -92,12 +93,17 @@ class RpcServerTest : public testing::Test {
     TUNEFARM_CHECK(store.ok());
     store_ = *std::move(store);
     if (fill) fill(store_.get());
+    hung_store_ = std::make_unique<FaultyStore>(store_.get());
+    hung_store_->instead_of("ListJobs") = [this] {
+      if (is_store_hung_) Block();
+      return absl::OkStatus();
+    };
     auto files = DataFileStore::Open({.path = directory_.File("data_files")});
     TUNEFARM_CHECK(files.ok());
     data_files_ = *std::move(files);
     control_ = std::make_unique<ThreadExecutor>("control", Clock::Real());
     ControlPlaneOptions options;
-    options.store = store_.get();
+    options.store = hung_store_.get();
     options.control = control_.get();
     options.watchers = options.lease = &watchers_;
     options.tasks = &*tasks_;
@@ -116,10 +122,7 @@ class RpcServerTest : public testing::Test {
       return info;
     };
     hooks.backup = [this](const std::string& file_name) -> absl::StatusOr<v1::CreateBackupResponse> {
-      if (file_name == "block") {
-        if (++blocked_ == kBlockedBackups) all_are_blocked_.Notify();
-        release_.WaitForNotification();
-      }
+      if (file_name == "block") Block();
       v1::CreateBackupResponse response;
       response.set_path("/data/backups/" + file_name);
       return response;
@@ -141,6 +144,11 @@ class RpcServerTest : public testing::Test {
     plane_.reset();
   }
 
+  // Until the test's end, or release_.
+  void Block() {
+    if (++blocked_ == kBlockedMax) all_are_blocked_.Notify();
+    release_.WaitForNotification();
+  }
   RpcServices Services() {
     return {.calls = &plane_->calls(),
             .kernels = &plane_->kernel_api(),
@@ -215,7 +223,7 @@ class RpcServerTest : public testing::Test {
     return bytes;
   }
 
-  static constexpr int kBlockedBackups = 4;
+  static constexpr int kBlockedMax = 4;  // calls of a lane that run at a time
   static constexpr int kCatalogWatchersMax = 3;
 
   TemporaryDirectory directory_;
@@ -224,10 +232,12 @@ class RpcServerTest : public testing::Test {
   FakeEntropy entropy_;
   std::atomic<int> shutdowns_{0};
   std::atomic<int> blocked_{0};
-  CompileConfigs compile_;  // set by tests that compile
+  std::atomic<bool> is_store_hung_{false};  // lists of jobs are not answered
+  CompileConfigs compile_;                  // set by tests that compile
   Notification all_are_blocked_;
   Notification release_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<FaultyStore> hung_store_;  // the same, as the daemon has it
   std::unique_ptr<ThreadExecutor> control_;
   std::optional<ThreadPool> tasks_{std::in_place, "search", 1};
   std::unique_ptr<DataFileStore> data_files_;

@@ -259,7 +259,7 @@ TEST_F(RpcServerTest, TheSameRequestIdIsTheSameJob) { EXPECT_EQ(CreateJob(), Cre
 
 TEST_F(RpcServerTest, SlowCallsHoldUpNoLookUpsAndDeadlinesHold) {
   std::vector<Thread> callers;
-  for (int i = 0; i < kBlockedBackups; ++i) {
+  for (int i = 0; i < kBlockedMax; ++i) {
     callers.emplace_back("backup", [this] {
       v1::CreateBackupRequest request;
       request.set_file_name("block");
@@ -279,6 +279,34 @@ TEST_F(RpcServerTest, SlowCallsHoldUpNoLookUpsAndDeadlinesHold) {
   v1::CreateBackupResponse response;
   EXPECT_EQ(v1::ServerService::NewStub(Channel("admin.sock"))->CreateBackup(&hurried, {}, &response).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
+  release_.Notify();
+}
+
+TEST_F(RpcServerTest, CallsThatWaitForTheStoreHoldUpNoneThatMemoryAnswers) {
+  v1::GetJobRequest get;
+  get.set_name(CreateJob());
+  while (!plane_->tuning_api().GetDrivenJob(get).has_value()) Notification().WaitFor(std::chrono::milliseconds(1));
+  is_store_hung_ = true;
+  // More than gRPC has threads.
+  std::vector<Thread> callers;
+  for (int i = 0; i < 32; ++i) {
+    callers.emplace_back("list", [this] {
+      grpc::ClientContext context;
+      v1::ListJobsResponse response;
+      EXPECT_TRUE(v1::TuningService::NewStub(Channel("client.sock"))->ListJobs(&context, {}, &response).ok());
+    });
+  }
+  all_are_blocked_.WaitForNotification();
+  for (int i = 0; i < 32; ++i) {
+    grpc::ClientContext contexts[2];
+    v1::GetJobResponse job;
+    EXPECT_TRUE(v1::TuningService::NewStub(Channel("client.sock"))->GetJob(&contexts[0], get, &job).ok());
+    EXPECT_EQ(job.job().name(), get.name());
+    v1::LookupConfigRequest question;
+    question.set_kernel("tiny");
+    v1::LookupConfigResponse answer;
+    EXPECT_TRUE(v1::LookupService::NewStub(Channel("client.sock"))->LookupConfig(&contexts[1], question, &answer).ok());
+  }
   release_.Notify();
 }
 
