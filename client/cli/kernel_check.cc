@@ -127,12 +127,8 @@ absl::StatusOr<TriedConfigs> TryConfig(Session* session, const v1::Kernel& kerne
   policy->set_noisy_relative_half_width(-1);
   policy->set_finalists(1);
   policy->set_final_rounds(1);
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  ASSIGN_OR_RETURN(const v1::CreateJobResponse response, CallWithData(session, files, [&] {
-                     return Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob,
-                                             request);
-                   }));
-  return FollowTrials(session, response.job().name());
+  ASSIGN_OR_RETURN(const v1::Job created, CreateJob(session, files, request));
+  return FollowTrials(session, created.name());
 }
 
 std::string TriedText(const TriedConfigs& tried) {
@@ -195,7 +191,6 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
     if (!is_good) code = kExitFailed;
   }
   if (options.run) {
-    RETURN_IF_ERROR(UploadDataFiles(session, files));
     ASSIGN_OR_RETURN(const TriedConfigs tried, TryConfig(session, *kernel.definition, files, problem, options.device));
     if (tried.detached) return kExitInterrupted;
     if (!is_json) session->Print(TriedText(tried));

@@ -142,4 +142,14 @@ absl::Status UploadDataFiles(Session* session, const std::vector<DescribedFile>&
   return absl::OkStatus();
 }
 
+absl::StatusOr<v1::Job> CreateJob(Session* session, const std::vector<DescribedFile>& files,
+                                  const v1::CreateJobRequest& request) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
+  ASSIGN_OR_RETURN(v1::CreateJobResponse response, CallWithData(session, files, [&] {
+                     return Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob,
+                                             request);
+                   }));
+  return std::move(*response.mutable_job());
+}
+
 }  // namespace tunefarm::cli

@@ -1,13 +1,15 @@
-// Uploads data files to the daemon.
+// Uploads data files to the daemon, for the calls that name them.
 #pragma once
 
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/cli/data/definition_data.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/session.h"
 #include "server/base/status.h"
+#include "tunefarm/v1/tuning_service.pb.h"
 
 namespace tunefarm::cli {
 
@@ -21,14 +23,20 @@ absl::StatusOr<std::vector<DescribedFile>> DescribeData(Session* session, const 
 // repeating the command continues.
 absl::Status UploadDataFiles(Session* session, const std::vector<DescribedFile>& files);
 
-// What `call` answers, which gives the daemon a definition that names the files. Those that the daemon has dropped
-// since they were uploaded, because no kernel named them yet, are uploaded once more, and the call is repeated.
+// What `call` answers, which gives the daemon a definition that names the files: they are uploaded before it. Those
+// that the daemon drops in between, because no kernel names them yet, are uploaded once more, and the call is repeated.
+// Errors of UploadDataFiles too.
 template <typename MakeCall>
 auto CallWithData(Session* session, const std::vector<DescribedFile>& files, MakeCall call) -> decltype(call()) {
+  if (const absl::Status uploaded = UploadDataFiles(session, files); !uploaded.ok()) return uploaded;
   auto response = call();
   if (response.ok() || files.empty() || ReasonOf(response.status()) != "DATA_FILE_NOT_FOUND") return response;
   if (const absl::Status uploaded = UploadDataFiles(session, files); !uploaded.ok()) return uploaded;
   return call();
 }
+
+// CreateJob of a request whose definition, if it has one, names the files.
+absl::StatusOr<v1::Job> CreateJob(Session* session, const std::vector<DescribedFile>& files,
+                                  const v1::CreateJobRequest& request);
 
 }  // namespace tunefarm::cli

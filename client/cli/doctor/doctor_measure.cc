@@ -43,10 +43,11 @@ struct Findings {
   std::string method;
 };
 
-absl::StatusOr<v1::Kernel> FetchDefinition(Session* session, const std::string& name) {
+// *files: those that it names, where it is the user's.
+absl::StatusOr<v1::Kernel> FetchDefinition(Session* session, const std::string& name,
+                                           std::vector<DescribedFile>* files) {
   ASSIGN_OR_RETURN(KernelArgument argument, ResolveKernelWithoutData(name, session->environment));
-  ASSIGN_OR_RETURN(const std::vector<DescribedFile> files, DescribeData(session, {}, &argument));
-  RETURN_IF_ERROR(UploadDataFiles(session, files));
+  ASSIGN_OR_RETURN(*files, DescribeData(session, {}, &argument));
   if (argument.definition) return *std::move(argument.definition);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::GetKernelRequest request;
@@ -262,12 +263,11 @@ std::string ReportJson(const Findings& findings, const Repeatability& found) {
 
 // One job of so many pairs; false when the user left.
 absl::StatusOr<bool> MeasurePairs(Session* session, const DoctorMeasureOptions& options, const v1::Kernel& kernel,
-                                  int pairs, Findings* findings) {
+                                  const std::vector<DescribedFile>& files, int pairs, Findings* findings) {
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(options, kernel, 2 * pairs));
-  ASSIGN_OR_RETURN(const v1::CreateJobResponse created,
-                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
-  ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, created.job().name()));
+  ASSIGN_OR_RETURN(const v1::Job created, CreateJob(session, files, request));
+  ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, created.name()));
   if (outcome.detached) return false;
   const v1::Job& job = outcome.job;
   ASSIGN_OR_RETURN(const auto twins, FetchTwins(connection, job.name()));
@@ -316,10 +316,11 @@ absl::StatusOr<ExitCode> DoctorMeasure(Session* session, const DoctorMeasureOpti
   Findings findings;
   findings.rounds = options.rounds;
   ASSIGN_OR_RETURN(findings.kernel, KernelFor(session, options));
-  ASSIGN_OR_RETURN(const v1::Kernel kernel, FetchDefinition(session, findings.kernel));
+  std::vector<DescribedFile> files;
+  ASSIGN_OR_RETURN(const v1::Kernel kernel, FetchDefinition(session, findings.kernel, &files));
   for (int left = options.pairs; left > 0;) {
     const int pairs = std::min(left, kTwinsMax / 2);
-    ASSIGN_OR_RETURN(const bool done, MeasurePairs(session, options, kernel, pairs, &findings));
+    ASSIGN_OR_RETURN(const bool done, MeasurePairs(session, options, kernel, files, pairs, &findings));
     if (!done) return kExitInterrupted;
     left -= pairs;
     session->Note(fmt::format("{} of {} pairs", options.pairs - left, options.pairs));

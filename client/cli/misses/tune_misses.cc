@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/data/upload.h"
 #include "client/cli/misses/miss_list.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/studies/job_names.h"
@@ -65,20 +66,12 @@ bool IsAboutTheMisses(const absl::Status& refused) {
   return absl::IsInvalidArgument(refused);
 }
 
-absl::StatusOr<v1::Job> Create(Connection* connection, v1::CreateJobRequest request,
-                               const std::vector<v1::Problem>& problems, bool validate_only) {
-  for (const v1::Problem& problem : problems) *request.mutable_job()->add_problems() = problem;
-  request.set_validate_only(validate_only);
-  if (!validate_only) request.set_request_id(NewUuid(EntropySource::Real()));
-  ASSIGN_OR_RETURN(v1::CreateJobResponse response,
-                   Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob, request));
-  return response.job();
-}
-
 class MissTuner {
  public:
-  MissTuner(Session* session, Connection* connection, const v1::CreateJobRequest& settings)
-      : session_(session), connection_(connection), settings_(settings) {
+  // All outlive it.
+  MissTuner(Session* session, Connection* connection, const v1::CreateJobRequest& settings,
+            const std::vector<DescribedFile>& files)
+      : session_(session), connection_(connection), settings_(settings), files_(files) {
     settings_.mutable_job()->clear_problems();
   }
 
@@ -113,6 +106,18 @@ class MissTuner {
   int jobs() const { return jobs_.jobs_size(); }
 
  private:
+  absl::StatusOr<v1::Job> Create(v1::CreateJobRequest request, const std::vector<v1::Problem>& problems) {
+    for (const v1::Problem& problem : problems) *request.mutable_job()->add_problems() = problem;
+    request.set_request_id(NewUuid(EntropySource::Real()));
+    return CreateJob(session_, files_, request);
+  }
+
+  absl::Status Check(v1::CreateJobRequest request, const v1::Problem& problem) {
+    *request.mutable_job()->add_problems() = problem;
+    request.set_validate_only(true);
+    return Connection::Call(connection_->tuning(), &v1::TuningService::StubInterface::CreateJob, request).status();
+  }
+
   // The definition that was asked for; the newest of the name where it is not stored.
   absl::StatusOr<std::string> KernelOf(const MissGroup& group) {
     if (group.program.empty()) return group.kernel_name;
@@ -143,7 +148,7 @@ class MissTuner {
       ASSIGN_OR_RETURN(*job->mutable_kernel(), KernelOf(group));
     }
     if (job->device_selector().empty()) job->set_device_selector(group.class_id);
-    absl::StatusOr<v1::Job> created = Create(connection_, request, group.problems, false);
+    absl::StatusOr<v1::Job> created = Create(request, group.problems);
     if (created.ok()) return std::make_optional(*std::move(created));
     if (!IsAboutTheMisses(created.status())) return created.status();
     // One problem of several is named so.
@@ -153,14 +158,14 @@ class MissTuner {
     }
     ASSIGN_OR_RETURN(const std::vector<v1::Problem> accepted, Accepted(request, group));
     if (accepted.empty()) return std::optional<v1::Job>();
-    ASSIGN_OR_RETURN(v1::Job rest, Create(connection_, request, accepted, false));
+    ASSIGN_OR_RETURN(v1::Job rest, Create(request, accepted));
     return std::make_optional(std::move(rest));
   }
 
   absl::StatusOr<std::vector<v1::Problem>> Accepted(const v1::CreateJobRequest& request, const MissGroup& group) {
     std::vector<v1::Problem> accepted;
     for (const v1::Problem& problem : group.problems) {
-      const absl::Status checked = Create(connection_, request, {problem}, true).status();
+      const absl::Status checked = Check(request, problem);
       if (!checked.ok() && !IsAboutTheMisses(checked)) return checked;
       if (checked.ok()) {
         accepted.push_back(problem);
@@ -174,7 +179,8 @@ class MissTuner {
   Session* const session_;
   Connection* const connection_;
   v1::CreateJobRequest settings_;
-  v1::ListJobsResponse jobs_;  // that have ended
+  const std::vector<DescribedFile>& files_;  // that the definition of `settings_` names
+  v1::ListJobsResponse jobs_;                // that have ended
   // Names of the stored kernels by display name and program; read when they are first needed.
   std::optional<std::map<std::pair<std::string, std::string>, std::string>> stored_;
 };
@@ -195,7 +201,7 @@ void MissesOptions::AddTo(CLI::App* tune) {
 }
 
 absl::StatusOr<ExitCode> TuneMisses(Session* session, const MissesOptions& options,
-                                    const v1::CreateJobRequest& settings) {
+                                    const v1::CreateJobRequest& settings, const std::vector<DescribedFile>& files) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   MissFilter filter;
@@ -204,7 +210,7 @@ absl::StatusOr<ExitCode> TuneMisses(Session* session, const MissesOptions& optio
   ASSIGN_OR_RETURN(filter.device_class_id, ClassIdOf(connection, settings.job().device_selector()));
   ASSIGN_OR_RETURN(const v1::ListMissesResponse misses, FetchMisses(connection, filter, options.limit));
   const std::vector<MissGroup> groups = GroupsOf(misses);
-  MissTuner tuner(session, connection, settings);
+  MissTuner tuner(session, connection, settings, files);
   ExitCode worst = kExitOk;
   size_t begun = 0;
   while (begun < groups.size() && worst != kExitInterrupted) {

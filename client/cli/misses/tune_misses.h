@@ -2,8 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/data/definition_data.h"
 #include "client/cli/session.h"
 #include "tunefarm/v1/tuning_service.pb.h"
 
@@ -24,7 +26,8 @@ struct MissesOptions {
 // hand running.
 //
 // `settings`: the job's, but for its problems, which are not looked at. Without a kernel: misses of all kernels.
+// `files`: those that its definition names.
 absl::StatusOr<ExitCode> TuneMisses(Session* session, const MissesOptions& options,
-                                    const v1::CreateJobRequest& settings);
+                                    const v1::CreateJobRequest& settings, const std::vector<DescribedFile>& files);
 
 }  // namespace tunefarm::cli

@@ -225,7 +225,7 @@ absl::Status CheckFiles(const v1::Kernel& kernel, const std::vector<v1::Problem>
   return absl::OkStatus();
 }
 
-// A request without problems where nothing is left to do. *files: what its definition names, on the daemon.
+// A request without problems where nothing is left to do. *files: what its definition names.
 absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitOptions& options,
                                                  std::vector<DescribedFile>* files) {
   v1::CreateJobRequest request;
@@ -242,12 +242,9 @@ absl::StatusOr<v1::CreateJobRequest> MakeRequest(Session* session, const SubmitO
     ASSIGN_OR_RETURN(starts, ReadStartingConfigs(*session, options.starting_configs, objective, *plan));
   }
   ASSIGN_OR_RETURN(std::vector<v1::Problem> problems, ProblemsOf(options, starts));
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  if (!files->empty()) {
-    RETURN_IF_ERROR(CheckFiles(*kernel.definition, problems));
-    RETURN_IF_ERROR(UploadDataFiles(session, *files));
-  }
+  if (!files->empty()) RETURN_IF_ERROR(CheckFiles(*kernel.definition, problems));
   if (options.missing_only) {
+    ASSIGN_OR_RETURN(Connection* const connection, session->connection());
     ASSIGN_OR_RETURN(const std::string stored, StoredKernel(session, kernel, *files));
     job->set_kernel(stored);
     RETURN_IF_ERROR(KeepMissing(*session, connection, stored, options.device, &problems));
@@ -266,12 +263,8 @@ absl::StatusOr<std::optional<v1::Job>> Submit(Session* session, const SubmitOpti
   std::vector<DescribedFile> files;
   ASSIGN_OR_RETURN(const v1::CreateJobRequest request, MakeRequest(session, options, &files));
   if (request.job().problems_size() == 0) return std::optional<v1::Job>();
-  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  ASSIGN_OR_RETURN(v1::CreateJobResponse response, CallWithData(session, files, [&] {
-                     return Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob,
-                                             request);
-                   }));
-  return std::optional<v1::Job>(std::move(*response.mutable_job()));
+  ASSIGN_OR_RETURN(v1::Job job, CreateJob(session, files, request));
+  return std::optional<v1::Job>(std::move(job));
 }
 
 // "Job 17 queued on NVIDIA H200: 1,248 configs (9,216 pruned to them)".
@@ -363,18 +356,18 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
 
 absl::StatusOr<ExitCode> TuneWhatIsMissed(Session* session, const SubmitOptions& options) {
   v1::CreateJobRequest settings;
+  std::vector<DescribedFile> files;
   RETURN_IF_ERROR(FillRequest(options, &settings));
   if (!options.kernel.empty()) {
     ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData(options.kernel, session->environment));
-    ASSIGN_OR_RETURN(const std::vector<DescribedFile> files, DescribeData(session, {}, &kernel));
-    RETURN_IF_ERROR(UploadDataFiles(session, files));
+    ASSIGN_OR_RETURN(files, DescribeData(session, {}, &kernel));
     if (kernel.definition.has_value()) {
       *settings.mutable_kernel_definition() = *std::move(kernel.definition);
     } else {
       settings.mutable_job()->set_kernel(kernel.name);
     }
   }
-  return TuneMisses(session, options.misses, settings);
+  return TuneMisses(session, options.misses, settings, files);
 }
 
 absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& options) {

@@ -75,6 +75,10 @@ class FakeDataFiles final : public v1::DataFileService::Service {
     MutexLock lock(&mutex_);
     begun_[digest] = bytes;
   }
+  void Drop(const std::string& digest) {
+    MutexLock lock(&mutex_);
+    whole_.erase(digest);
+  }
   // Called before each part is taken, with what there is of the file.
   void BeforePart(std::function<grpc::Status(const v1::UploadDataFileRequest&, std::string*)> function) {
     MutexLock lock(&mutex_);
@@ -225,15 +229,17 @@ TEST_F(UploadTest, AFileThatWasWrittenIsNoFaultOfTheDaemon) {
   EXPECT_THAT(Upload(files), HasSubstr("x.bin changed while it was read"));
 }
 
-TEST_F(UploadTest, WhatWasDroppedBeforeTheCallIsUploadedOnceMore) {
+TEST_F(UploadTest, ACallHasItsFilesAndWhatWasDroppedBeforeItIsUploadedOnceMore) {
   const auto files = Described("small");
   const absl::Status missing = WithReason(FailedPrecondition("it is not on this daemon"), "DATA_FILE_NOT_FOUND");
   Session session;
   session.connect.server = address_;
   int calls = 0;
   const auto answer = CallWithData(&session, files, [&]() -> absl::StatusOr<int> {
-    if (++calls == 1) return missing;
-    return files_.Whole(files[0].digest) == "small" ? 7 : 0;
+    EXPECT_EQ(files_.Whole(files[0].digest), "small");
+    if (++calls > 1) return 7;
+    files_.Drop(files[0].digest);
+    return missing;
   });
   EXPECT_EQ(answer.value_or(-1), 7);
   EXPECT_EQ(calls, 2);
