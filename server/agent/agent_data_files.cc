@@ -1,8 +1,8 @@
 #include "server/agent/agent_data_files.h"
 
+#include <chrono>
 #include <utility>
 
-#include "server/agent/control_list.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/data_file.h"
@@ -11,19 +11,25 @@ namespace tunefarm {
 
 namespace wire = tunefarm::agent::v1;
 
+namespace {
+
+constexpr Duration kCallDeadline = std::chrono::seconds(20);
+
+}  // namespace
+
 void AgentDataFiles::Open(const tunefarm::v1::Kernel& kernel, Done done) {
   std::vector<Wanted> files;
   for (const NamedDataFile& named : DataFilesOf(kernel)) {
     files.push_back({named.file->digest(), named.file->bytes(), NameOf(*named.file)});
   }
-  if (link_ == nullptr) return done(OpenAll(files));
+  if (controls_ == nullptr) return done(OpenAll(files));
   MutexLock lock(&mutex_);
   if (ended_) return;
   calls_->Post([this, files = std::move(files), done = std::move(done)] { done(OpenAll(files)); });
 }
 
 void AgentDataFiles::End() {
-  ending_.store(true);
+  if (controls_ != nullptr) controls_->Cancel();
   MutexLock lock(&mutex_);
   ended_ = true;
 }
@@ -44,7 +50,7 @@ absl::StatusOr<std::vector<DataFileHandle>> AgentDataFiles::OpenAll(const std::v
 absl::StatusOr<OpenDataFile> AgentDataFiles::OpenOne(const Wanted& file) {
   absl::StatusOr<OpenDataFile> open = store_->OpenFile(file.digest);
   if (!absl::IsNotFound(open.status())) return open;
-  if (link_ == nullptr) {
+  if (controls_ == nullptr) {
     return NotFound("the data file '{}' ({}) is not on this daemon: upload it here, by submitting the kernel to it",
                     file.name, file.digest);
   }
@@ -55,33 +61,23 @@ absl::StatusOr<OpenDataFile> AgentDataFiles::OpenOne(const Wanted& file) {
 absl::Status AgentDataFiles::Fetch(const Wanted& file) {
   DataFileProgress progress = store_->Find(file.digest);
   while (!progress.is_whole) {
-    if (ending_.load()) return Unavailable("the agent is ending");
-    wire::FetchDataFileRequest request;
-    request.set_digest(file.digest);
-    request.set_offset(progress.received_bytes);
-    const absl::StatusOr<wire::FetchDataFileResponse> response = link_->FetchDataFile(request);
-    if (absl::IsNotFound(response.status())) {
-      return NotFound(
-          "the data file '{}' ({}) is not on the control daemon at {}: upload it there, by submitting the kernel to it",
-          file.name, file.digest, link_->counts().control);
-    }
-    RETURN_IF_ERROR(response.status());
-    if (response->total_bytes() != file.bytes || response->part().empty()) {
+    ASSIGN_OR_RETURN(const wire::FetchDataFileResponse response, FetchPart(file, progress.received_bytes));
+    if (response.total_bytes() != file.bytes || response.part().empty()) {
       return Internal("control answers with {} of {} bytes at {} of the data file '{}' ({}), which has {}",
-                      response->part().size(), response->total_bytes(), progress.received_bytes, file.name, file.digest,
+                      response.part().size(), response.total_bytes(), progress.received_bytes, file.name, file.digest,
                       file.bytes);
     }
     DataFilePart part;
     part.digest = file.digest;
     part.total_bytes = file.bytes;
     part.offset = progress.received_bytes;
-    part.bytes = response->part();
+    part.bytes = response.part();
     absl::StatusOr<DataFileProgress> written = store_->Write(part);
     if (ReasonOf(written.status()) == "DATA_FILE_INVALID") {
       return Internal(
           "the data file '{}' ({}) is damaged on the control daemon at {}: its content has another digest; delete it "
           "from data_files/ there while that daemon is down, and submit the kernel again",
-          file.name, file.digest, link_->counts().control);
+          file.name, file.digest, controls_->address());
     }
     if (!written.ok()) {
       return Annotate(written.status(), "the data file '{}' ({}) cannot be kept on this machine", file.name,
@@ -90,6 +86,30 @@ absl::Status AgentDataFiles::Fetch(const Wanted& file) {
     progress = *written;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<wire::FetchDataFileResponse> AgentDataFiles::FetchPart(const Wanted& file, int64_t offset) {
+  wire::FetchDataFileRequest request;
+  request.set_digest(file.digest);
+  request.set_offset(offset);
+  std::string lacking;  // addresses
+  absl::Status away;
+  for (size_t i = 0; i < controls_->size(); ++i) {
+    absl::StatusOr<wire::FetchDataFileResponse> response =
+        controls_->Do([&](ControlChannel& channel) { return channel.FetchDataFile(request, kCallDeadline); });
+    if (absl::IsNotFound(response.status())) {
+      lacking += (lacking.empty() ? "" : " or at ") + controls_->address();
+      controls_->Skip();
+    } else if (IsAway(response.status())) {
+      away = response.status();
+    } else {
+      return response;
+    }
+  }
+  if (lacking.empty()) return Unavailable("{}", MessageOf(away));
+  return NotFound(
+      "the data file '{}' ({}) is not on the control daemon at {}: upload it there, by submitting the kernel to it",
+      file.name, file.digest, lacking);
 }
 
 }  // namespace tunefarm

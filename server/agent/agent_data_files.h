@@ -1,17 +1,19 @@
 // AgentDataFiles: the data files that kernels name, open for an agent's runs: of the store of this data directory and,
-// on another machine than control's, first fetched from control into it.
+// on another machine than control's, first fetched into it from a control daemon that has them. A file is on the one
+// that it was uploaded to, which need not be the one that the agent talks to: all of the agent's list are asked.
 //
 // Thread-safe; files are fetched one after another on an executor of their own.
 #pragma once
 
-#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/agent/remote_link.h"
+#include "server/agent/control_list.h"
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
 #include "server/data_files/data_file_store.h"
@@ -26,13 +28,15 @@ class AgentDataFiles {
 
   // The store is control's own, which has every file or none. It outlives this.
   explicit AgentDataFiles(DataFileStore* store) : AgentDataFiles(store, nullptr, nullptr) {}
-  // Control is asked for what the store lacks. All outlive this, `calls`, which is its own, up to End.
-  AgentDataFiles(DataFileStore* store, RemoteLink* link, Executor* calls) : store_(store), link_(link), calls_(calls) {}
+  // `controls` are asked for what the store lacks. The store outlives this, `calls`, which is its own, up to End.
+  AgentDataFiles(DataFileStore* store, std::unique_ptr<ControlList> controls, Executor* calls)
+      : store_(store), controls_(std::move(controls)), calls_(calls) {}
 
   // All files of the definition, each once. Calls `done` once, on any thread, also before it returns; never after End.
-  // Unavailable: control is away, ask again later. Others say in one sentence which file is missing, and what to do.
+  // Unavailable: no control daemon answers, ask again later. Others say in one sentence which file is missing, and what
+  // to do.
   void Open(const tunefarm::v1::Kernel& kernel, Done done) LOCKS_EXCLUDED(mutex_);
-  // Nothing is fetched any more. What is under way is over when `calls` has stopped.
+  // Nothing is fetched any more, and a call under way is ended. What is under way is over when `calls` has stopped.
   void End() LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -45,11 +49,12 @@ class AgentDataFiles {
   absl::StatusOr<std::vector<DataFileHandle>> OpenAll(const std::vector<Wanted>& files);
   absl::StatusOr<OpenDataFile> OpenOne(const Wanted& file);
   absl::Status Fetch(const Wanted& file);
+  // Of the control daemon that had the last part, or of the next that has the file.
+  absl::StatusOr<tunefarm::agent::v1::FetchDataFileResponse> FetchPart(const Wanted& file, int64_t offset);
 
   DataFileStore* const store_;
-  RemoteLink* const link_;
+  const std::unique_ptr<ControlList> controls_;  // null: the store has all there is
   Executor* const calls_;
-  std::atomic<bool> ending_{false};
   Mutex mutex_;
   bool ended_ GUARDED_BY(mutex_) = false;
 };

@@ -56,14 +56,23 @@ void ControlList::Note(const Turn& turn, const absl::Status& status) {
     return;
   }
   LogWarn("agent", "control at {} does not answer: {}", addresses_[at_], MessageOf(status));
-  // What still waits for it would wait in vain, but for calls that it may be about to answer: they keep their channel.
-  channel_ = nullptr;
-  ++turn_;
-  at_ = (at_ + 1) % addresses_.size();
+  TakeNext();
   if (++failed_ < addresses_.size()) return;
   failed_ = 0;
   not_before_ = clock_->Now() + Jittered(back_off_);
   back_off_ = std::min(back_off_ * 2, kBackOffMax);
+}
+
+void ControlList::TakeNext() {
+  // Calls that the one in use may be about to answer keep their channel.
+  channel_ = nullptr;
+  ++turn_;
+  at_ = (at_ + 1) % addresses_.size();
+}
+
+void ControlList::Skip() {
+  MutexLock lock(&mutex_);
+  TakeNext();
 }
 
 Duration ControlList::WaitBeforeNext() const {

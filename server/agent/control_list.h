@@ -40,6 +40,9 @@ class ControlList {
     return answer;
   }
 
+  size_t size() const { return addresses_.size(); }
+  // The next one is taken, as the one in use does not have what is wanted of it.
+  void Skip() LOCKS_EXCLUDED(mutex_);
   // How long nobody is to be asked; zero: not at all.
   Duration WaitBeforeNext() const LOCKS_EXCLUDED(mutex_);
   // The address in use, for people.
@@ -55,6 +58,7 @@ class ControlList {
 
   absl::StatusOr<Turn> Current() LOCKS_EXCLUDED(mutex_);
   void Note(const Turn& turn, const absl::Status& status) LOCKS_EXCLUDED(mutex_);
+  void TakeNext() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A random part of `whole`, at least half of it.
   Duration Jittered(Duration whole) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -266,15 +266,6 @@ absl::StatusOr<std::string> RemoteLink::FetchBinary(const std::string& key) {
   return std::move(*response->mutable_binary());
 }
 
-// ---- Data files ----
-
-absl::StatusOr<wire::FetchDataFileResponse> RemoteLink::FetchDataFile(const wire::FetchDataFileRequest& request) {
-  absl::StatusOr<wire::FetchDataFileResponse> response =
-      controls_->Do([&](ControlChannel& channel) { return channel.FetchDataFile(request, kCallDeadline); });
-  if (!response.ok() && IsAway(response.status())) return Unavailable("{}", MessageOf(response.status()));
-  return response;
-}
-
 // ---- Kernels ----
 
 absl::StatusOr<std::string> RemoteLink::FetchKernelNow(const std::string& kernel_id) {

@@ -70,9 +70,6 @@ class RemoteLink : public AgentLink {
   absl::StatusOr<tunefarm::agent::v1::TakeCompilesResponse> TakeCompiles(int configs);
   absl::Status OfferBinary(const std::string& key, std::string binary);
   absl::StatusOr<std::string> FetchBinary(const std::string& key);
-  // A part of a data file: one call, which blocks. Unavailable: there is no control.
-  absl::StatusOr<tunefarm::agent::v1::FetchDataFileResponse> FetchDataFile(
-      const tunefarm::agent::v1::FetchDataFileRequest& request);
   // Whether control said last that there may be binaries to fetch.
   bool has_binaries() const { return has_binaries_.load(); }
 

@@ -60,12 +60,15 @@ absl::Status AgentDaemon::Open() {
   dial.ca = config_.tls_ca;
   dial.certificate = config_.tls_certificate;
   dial.key = config_.tls_key;
-  controls_ = std::make_unique<ControlList>(
-      [dial](const std::string& address) mutable {
-        dial.address = address;
-        return DialControl(dial);
-      },
-      ParseAddresses(config_.control), clock, EntropySource::Real());
+  const auto new_list = [&] {
+    return std::make_unique<ControlList>(
+        [dial](const std::string& address) mutable {
+          dial.address = address;
+          return DialControl(dial);
+        },
+        ParseAddresses(config_.control), clock, EntropySource::Real());
+  };
+  controls_ = new_list();
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   calls_ = std::make_unique<ThreadExecutor>("link-calls", clock);
   reports_ = std::make_unique<ThreadExecutor>("link-reports", clock);
@@ -74,7 +77,7 @@ absl::Status AgentDaemon::Open() {
       RemoteLinkOptions{controls_.get(), spool_.get(), calls_.get(), reports_.get(), waits_.get()});
   ASSIGN_OR_RETURN(data_file_store_, DataFileStore::Open(DataFileOptions(config_)));
   data_files_executor_ = std::make_unique<ThreadExecutor>("data-files", clock);
-  data_files_ = std::make_unique<AgentDataFiles>(data_file_store_.get(), link_.get(), data_files_executor_.get());
+  data_files_ = std::make_unique<AgentDataFiles>(data_file_store_.get(), new_list(), data_files_executor_.get());
   // Before there are workers: binding the socket narrows the umask of the whole process for a moment.
   AgentAdmin::Hooks hooks;
   hooks.info = [this] { return Info(); };

@@ -12,7 +12,7 @@ import unittest
 import network
 import permitted
 from cluster import BOUND_SECONDS, Cluster
-from farm import BIN, Farm, config, wait_until
+from farm import BIN, KERNELS, Farm, config, wait_until
 
 VALLEY = pathlib.Path(__file__).resolve().parent / "valley_host"
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
@@ -71,6 +71,20 @@ class WholeFarm(unittest.TestCase):
                 self.assertGreaterEqual(store.execute("SELECT count(*) FROM trial_result").fetchone()[0], 5000)
                 devices = store.execute("SELECT count(DISTINCT device_uuid) FROM trial_result").fetchone()[0]
                 self.assertEqual(devices, len(farm.agents), "every agent has had its share")
+
+    def test_an_agent_finds_a_data_file_on_another_control_daemon_than_its_own(self):
+        with Cluster(agents=1) as farm:
+            (first, second), (agent,) = farm.controls, farm.agents
+            second.start()
+            wait_until(second.answers, "an answer of the second control daemon")
+            agent.start()
+            wait_until(lambda: second.json("devices").get("devices"), "the agent at the second control daemon")
+            first.start()
+            farm.wait_for_devices()
+            first.cli("tune", KERNELS / "examples" / "spmv" / "spmv_host.pbtxt", "--policy", "fast", "--max-trials", 6)
+            held = {machine.name: len(list((machine.directory / "data" / "data_files").glob("[0-9a-f]" * 64)))
+                    for machine in (first, second, agent)}
+            self.assertEqual(held, {"control1": 3, "control2": 0, "agent1": 3})
 
     def best_of(self, control):
         return config(control.json("best", "valley_host", "--dim", "N=64", check=False).get("best", {}))

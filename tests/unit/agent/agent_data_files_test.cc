@@ -22,9 +22,12 @@ using testing::HasSubstr;
 class AgentDataFilesTest : public RemoteLinkTest {
  protected:
   AgentDataFilesTest() {
-    Start({"a:1"});
     store_ = OpenStore();
-    files_ = std::make_unique<AgentDataFiles>(store_.get(), link_.get(), &fetches_);
+    Ask({"a:1"});
+  }
+
+  void Ask(std::vector<std::string> controls) {
+    files_ = std::make_unique<AgentDataFiles>(store_.get(), NewList(std::move(controls)), &fetches_);
   }
 
   std::unique_ptr<DataFileStore> OpenStore() {
@@ -83,7 +86,7 @@ TEST_F(AgentDataFilesTest, WhatTheStoreLacksIsFetchedOnceInParts) {
   // Also after a restart of the agent.
   files_ = nullptr;
   store_ = OpenStore();
-  files_ = std::make_unique<AgentDataFiles>(store_.get(), link_.get(), &fetches_);
+  Ask({"a:1"});
   EXPECT_TRUE(Open(kernel).ok());
   EXPECT_EQ(Fetches(), 4);
 }
@@ -96,6 +99,30 @@ TEST_F(AgentDataFilesTest, WhatControlLacksIsSaidWithItsAddress) {
             fmt::format("the data file 'rows.npy' ({}) is not on the control daemon at a:1: upload it there, by "
                         "submitting the kernel to it",
                         Sha256("abc").Hex()));
+}
+
+TEST_F(AgentDataFilesTest, WhicheverControlDaemonHasAFileGivesIt) {
+  const std::vector<std::string> all = {"a:1", "b:1", "c:1"};
+  farm_.data_file_part_bytes = 1000;
+  for (const std::string& owner : all) {
+    SCOPED_TRACE(owner);
+    const std::string content = std::string(2500, 'r') + owner;
+    farm_.data_files[Sha256(content).Hex()] = content;
+    for (const std::string& address : all) farm_.lacks_data_files[address] = address != owner;
+    tunefarm::v1::Kernel kernel;
+    Name(content, "rows.npy", &kernel);
+    Ask(all);
+    farm_.calls.clear();
+    EXPECT_TRUE(Open(kernel).ok());
+    EXPECT_LE(farm_.calls.size(), 5u) << "later parts are asked where the first was";
+    // One that is away may have it; the others answer for themselves.
+    farm_.away[owner] = true;
+    tunefarm::v1::Kernel other;
+    Name("abc", "abc.npy", &other);
+    EXPECT_THAT(WhyNot(other),
+                testing::ContainsRegex("is not on the control daemon at .:1 or at .:1: upload it there"));
+    farm_.away[owner] = false;
+  }
 }
 
 TEST_F(AgentDataFilesTest, WhileControlIsAwayItIsAskedLater) {

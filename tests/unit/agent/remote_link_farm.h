@@ -36,6 +36,7 @@ struct PlayedFarm {
   std::vector<tunefarm::agent::v1::CompileTask> compiles;
   std::map<std::string, std::string> binaries;    // by key
   std::map<std::string, std::string> data_files;  // by digest
+  std::map<std::string, bool> lacks_data_files;   // by address
   size_t data_file_part_bytes = 1 << 20;
   int fetches = 0;
   int gather_ms = 0;
@@ -125,7 +126,9 @@ class PlayedChannel : public ControlChannel {
       const tunefarm::agent::v1::FetchDataFileRequest& request, Duration) override {
     if (const auto status = Reach("FetchDataFile"); !status.ok()) return status;
     const auto found = farm_->data_files.find(request.digest());
-    if (found == farm_->data_files.end()) return NotFound("there is no data file {}", request.digest());
+    if (found == farm_->data_files.end() || farm_->lacks_data_files[address_]) {
+      return NotFound("there is no data file {}", request.digest());
+    }
     tunefarm::agent::v1::FetchDataFileResponse response;
     response.set_total_bytes(static_cast<int64_t>(found->second.size()));
     response.set_part(found->second.substr(static_cast<size_t>(request.offset()), farm_->data_file_part_bytes));
@@ -154,15 +157,18 @@ class RemoteLinkTest : public testing::Test {
  protected:
   RemoteLinkTest() { Start({"a:1", "b:1"}); }
 
-  void Start(std::vector<std::string> addresses, uint64_t spool_bytes_max = 1 << 20) {
-    link_ = nullptr;
-    spool_ = nullptr;
-    controls_ = std::make_unique<ControlList>(
+  std::unique_ptr<ControlList> NewList(std::vector<std::string> addresses) {
+    return std::make_unique<ControlList>(
         [this](const std::string& address) {
           farm_.dialled.push_back(address);
           return std::make_shared<PlayedChannel>(&farm_, address);
         },
         std::move(addresses), &clock_, &entropy_);
+  }
+  void Start(std::vector<std::string> addresses, uint64_t spool_bytes_max = 1 << 20) {
+    link_ = nullptr;
+    spool_ = nullptr;
+    controls_ = NewList(std::move(addresses));
     auto spool = ReportSpool::Open(directory_.File("spool"), spool_bytes_max);
     TUNEFARM_CHECK_OK(spool);
     spool_ = *std::move(spool);
