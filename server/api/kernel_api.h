@@ -40,7 +40,7 @@ std::string KernelOwner(const Principal& principal);
 // The row that stores a plan for its owner.
 KernelRow OwnedKernel(const KernelPlan& plan, const std::string& owner, const KernelQuota& quota, int64_t now_ms);
 
-// What CompileKernel asks of the daemon's compile workers.
+// What CompileKernel and ExportPackage ask of the daemon's compile workers.
 struct CompileOrder {
   std::shared_ptr<const KernelPlan> plan;
   std::shared_ptr<const ResolvedProblem> problem;
@@ -49,6 +49,9 @@ struct CompileOrder {
   bool ptx = false;  // instead of what runs; CUDA only
   // Binaries come with the results while they have no more than this together; 0: none does.
   uint64_t binaries_bytes_max = 0;
+  // Asked again and again while compile workers are waited for: an error ends the order with it. Null: the order ends
+  // after 100 s.
+  std::function<absl::Status()> check_wanted = nullptr;
 };
 struct CompiledConfig {
   v1::Outcome outcome = v1::OUTCOME_LOST;

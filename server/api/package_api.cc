@@ -38,7 +38,7 @@ constexpr int kCatalogPage = 1000;
 // The file, the binaries that it is made of and a copy of them are in memory at once.
 constexpr uint64_t kPackageBinariesBytesMax = 128ull << 20;
 constexpr Duration kTimeMax = std::chrono::minutes(30);
-constexpr size_t kCompilesAtOnce = 4;  // one that waits for a compile worker too long fails
+constexpr size_t kCompilesAtOnce = 4;
 constexpr size_t kLeftOutMax = 1000;
 constexpr size_t kSentenceBytesMax = 1024;
 constexpr int kShownValuesMax = 4;
@@ -194,9 +194,14 @@ class Making {
         });
       }
     }
+    size_t compiled = 0;
+    for (const Choice& choice : choices_) compiled += choice.why.empty() && choice.compiled.ok() ? 1 : 0;
     // Those that were not begun have no compile of their own to blame.
     for (const Choice& choice : choices_) {
-      if (choice.why.empty() && choice.is_begun) RETURN_IF_ERROR(choice.compiled.status());
+      if (!choice.why.empty() || !choice.is_begun || choice.compiled.ok()) continue;
+      const absl::Status& failed = choice.compiled.status();
+      if (ReasonOf(failed) != "PACKAGE_TIME") return failed;
+      return Annotate(failed, "{} of {} configs are compiled", compiled, count);
     }
     return absl::OkStatus();
   }
@@ -409,6 +414,7 @@ class Making {
     order.device_class = choice.packaged.device_class;
     order.configs = {choice.packaged.config};
     order.binaries_bytes_max = kPackageBinariesBytesMax;
+    order.check_wanted = check_wanted_;
     absl::StatusOr<std::vector<CompiledConfig>> compiled = compile_configs_(order);
     if (!compiled.ok()) return Annotate(compiled.status(), "{}", Shortened(choice.what));
     if (compiled->size() != 1) return Internal("{} of 1 config was compiled", compiled->size());
@@ -444,7 +450,8 @@ MadePackage PackageApi::ExportPackage(const v1::ExportPackageRequest& request,
     if (is_cancelled()) return Cancelled("nobody waits for the package any more");
     if (clock_->Now() <= give_up) return absl::OkStatus();
     return WithReason(
-        DeadlineExceeded("the package was not made within {} minutes; what is compiled is kept: ask again",
+        DeadlineExceeded("the package was not made within {} minutes, in which it waited for compile workers, which "
+                         "compile for jobs too; what is compiled is kept: ask again",
                          kTimeMax / std::chrono::minutes(1)),
         "PACKAGE_TIME");
   });

@@ -12,7 +12,7 @@ namespace tunefarm {
 ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start,
                        const SlowThreads& slow)
     : has_slow_threads_(slow.count > 0), slow_of_owner_max_(std::max(1, slow.count / 2)) {
-  TUNEFARM_CHECK(threads > 0);
+  TUNEFARM_CHECK(threads > 0 || slow.count > 0);
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back(fmt::format("{}-{}", name, i), [this, on_start] {
       if (on_start) on_start();

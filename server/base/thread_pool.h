@@ -27,8 +27,8 @@ struct SlowThreads {
 // all others. Both may be called from any thread and from a running task. Tasks must not throw.
 class ThreadPool : public TaskRunner {
  public:
-  // `threads` threads (at least 1), named "<name>-0" and so on, and those of `slow`. Each runs `on_start` first, if
-  // there is one.
+  // `threads` threads (at least 1; 0 where all tasks are slow), named "<name>-0" and so on, and those of `slow`. Each
+  // runs `on_start` first, if there is one.
   ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start = {},
              const SlowThreads& slow = {});
   // Tasks posted before still run, slow ones too; what they post is destroyed without running. Then joins. Must not be

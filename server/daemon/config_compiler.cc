@@ -6,6 +6,7 @@
 
 #include "server/base/hash.h"
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "server/definition/binary_entries.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 // Less than a client waits for the call.
 constexpr Duration kPatience = std::chrono::seconds(100);
+constexpr Duration kAskEvery = std::chrono::milliseconds(250);  // whether an order is still wanted
 
 struct Batch {
   Mutex mutex;
@@ -43,6 +45,19 @@ CompiledConfig Compiled(const CompileRequest& request, const CompileResult& resu
     compiled.message = std::move(why);
   }
   return compiled;
+}
+
+// OK: all have ended. Each of them does: compile workers have a time limit.
+absl::Status Await(const CompileOrder& order, const Notification& done) {
+  if (order.check_wanted) {
+    while (!done.WaitFor(kAskEvery)) RETURN_IF_ERROR(order.check_wanted());
+    return absl::OkStatus();
+  }
+  if (done.WaitFor(kPatience)) return absl::OkStatus();
+  return DeadlineExceeded(
+      "the configs did not compile within {} s; ask for fewer, or try again when the daemon has "
+      "less to do",
+      kPatience / std::chrono::seconds(1));
 }
 
 }  // namespace
@@ -87,7 +102,7 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
           }));
     }
   }
-  if (!batch->done.WaitFor(kPatience)) {
+  if (absl::Status awaited = Await(order, batch->done); !awaited.ok()) {
     {
       MutexLock lock(&mutex_);
       // Without an evaluator all have been answered.
@@ -96,10 +111,7 @@ absl::StatusOr<std::vector<CompiledConfig>> ConfigCompiler::Compile(const Compil
       }
     }
     batch->done.WaitForNotification();
-    return DeadlineExceeded(
-        "the configs did not compile within {} s; ask for fewer, or try again when the daemon has "
-        "less to do",
-        kPatience / std::chrono::seconds(1));
+    return awaited;
   }
   MutexLock inner(&batch->mutex);
   for (const CompiledConfig& config : batch->configs) {

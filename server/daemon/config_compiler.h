@@ -20,7 +20,7 @@ class ConfigCompiler {
   void SetEvaluator(Evaluator* evaluator) LOCKS_EXCLUDED(mutex_);
 
   // In the order of the configs. FailedPrecondition (NO_COMPILER) where this daemon has no compile workers, or they
-  // cannot be started; DeadlineExceeded after 100 s.
+  // cannot be started; DeadlineExceeded after 100 s, or the error of the order's check_wanted.
   absl::StatusOr<std::vector<CompiledConfig>> Compile(const CompileOrder& order) LOCKS_EXCLUDED(mutex_);
 
  private:

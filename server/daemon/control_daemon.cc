@@ -113,6 +113,8 @@ absl::Status ControlDaemon::Listen() {
   };
   server_api_ = std::make_unique<ServerApi>(store_.get(), &plane_->node_watch(), std::move(hooks));
   access_api_ = std::make_unique<AccessApi>(tokens_.get());
+  // All slow; one principal has one of the two at a time.
+  package_threads_ = std::make_unique<ThreadPool>("rpc", 0, std::function<void()>(), SlowThreads{"rpc-package", 2});
   const RpcServices services = {.calls = &plane_->calls(),
                                 .kernels = &plane_->kernel_api(),
                                 .packages = &plane_->package_api(),
@@ -122,7 +124,8 @@ absl::Status ControlDaemon::Listen() {
                                 .catalog = &plane_->catalog_api(),
                                 .farm = &plane_->farm_api(),
                                 .server = server_api_.get(),
-                                .access = access_api_.get()};
+                                .access = access_api_.get(),
+                                .package_threads = package_threads_.get()};
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
   for (const RpcServerOptions& options : Listeners()) {

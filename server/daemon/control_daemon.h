@@ -96,7 +96,8 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<RateLimits> rates_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Gate> gate_;
-  CallLimits limits_;  // of all listeners together
+  CallLimits limits_;                            // of all listeners together
+  std::unique_ptr<ThreadPool> package_threads_;  // of all listeners together
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<AccessApi> access_api_;
   std::vector<std::unique_ptr<RpcServer>> servers_;

@@ -21,8 +21,7 @@
 namespace tunefarm {
 namespace {
 
-constexpr int kThreads = 4;         // of each kind
-constexpr int kPackageThreads = 2;  // one principal has one of them at a time
+constexpr int kThreads = 4;  // of each kind
 constexpr int kLargeSpaceNice = 5;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
@@ -44,7 +43,7 @@ constexpr Lane kFast;
 
 PublicCalls::PublicCalls(const RpcServices& services)
     : services_(services),
-      slow_("rpc-slow", kThreads, {}, SlowThreads{"rpc-package", kPackageThreads}),
+      slow_("rpc-slow", kThreads),
       reads_("rpc-read", kThreads),
       orders_("rpc-order", kThreads),
       spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
@@ -89,7 +88,7 @@ void PublicCalls::AddPackages(Router* router) {
   PackageApi* const api = services_.packages;
   router->AddStream<v1::ExportPackageRequest>(
       "tunefarm.v1.PackageService/ExportPackage",
-      [api, threads = &slow_](RawCall* call, const v1::ExportPackageRequest& request) {
+      [api, threads = services_.package_threads](RawCall* call, const v1::ExportPackageRequest& request) {
         return std::make_unique<PackageStream>(call, api, threads, call->caller().principal.name, request);
       });
 }

@@ -32,7 +32,7 @@ class PublicCalls {
   void AddServer(Router* router);
 
   const RpcServices& services_;
-  ThreadPool slow_;    // for what writes to the store or compiles; its slow tasks make packages
+  ThreadPool slow_;    // for what writes to the store or compiles
   ThreadPool reads_;   // for what reads the store
   ThreadPool orders_;  // for what people order of a job, which waits for nothing else
   ThreadPool spaces_;  // for what searches a space

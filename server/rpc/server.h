@@ -30,6 +30,7 @@ class LookupApi;
 class OpenCalls;
 class PackageApi;
 class ServerApi;
+class TaskRunner;
 class TuningApi;
 
 // What answers the calls. All are set and outlive the server.
@@ -44,6 +45,7 @@ struct RpcServices {
   FarmApi* farm = nullptr;
   ServerApi* server = nullptr;
   AccessApi* access = nullptr;
+  TaskRunner* package_threads = nullptr;  // whose slow tasks make packages
 };
 
 struct RpcServerOptions {

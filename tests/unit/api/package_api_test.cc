@@ -295,7 +295,10 @@ TEST_F(PackageApiTest, EndsWhenNobodyWaitsOrItBecomesTooMuch) {
     *best = Bests()[0];
     (*best->mutable_problem()->mutable_dims())["N"].set_int_value(n);
   }
-  EXPECT_EQ(ReasonOf(Made(many, slow).file.status()), "PACKAGE_TIME");
+  const absl::Status late = Made(many, slow).file.status();
+  EXPECT_EQ(ReasonOf(late), "PACKAGE_TIME");
+  EXPECT_THAT(std::string(MessageOf(late)), testing::ContainsRegex("^[1-4] of [0-9]+ configs are compiled: .*the "
+                                                                   "package was not made within 30 minutes"));
 }
 
 }  // namespace

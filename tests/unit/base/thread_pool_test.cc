@@ -76,6 +76,15 @@ TEST(ThreadPoolTest, SlowTasksOfAnOwnerLeaveThreadsToOthers) {
   EXPECT_EQ(ended, 6);
 }
 
+TEST(ThreadPoolTest, ThreadsForSlowTasksAlone) {
+  std::atomic<int> ended = 0;
+  {
+    ThreadPool pool("pool", 0, {}, {"slow", 2});
+    for (const char* owner : {"a", "a", "b"}) pool.PostSlow(owner, [&] { ++ended; });
+  }
+  EXPECT_EQ(ended, 3);
+}
+
 TEST(ThreadPoolTest, WithoutThreadsForThemSlowTasksAreAsOthers) {
   std::atomic<int> ran = 0;
   {

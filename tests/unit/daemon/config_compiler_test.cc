@@ -13,7 +13,7 @@ namespace tunefarm {
 namespace {
 
 // Answers every compile at once with a binary of ten bytes.
-class TenByteCompiler final : public Evaluator {
+class TenByteCompiler : public Evaluator {
  public:
   Id Compile(CompileRequest request, std::function<void(CompileResult)> done) override {
     was_ptx = request.ptx;
@@ -32,6 +32,22 @@ class TenByteCompiler final : public Evaluator {
 
   uint64_t compiles = 0;
   bool was_ptx = false;
+};
+
+// Answers a compile when it is cancelled.
+class BusyCompiler final : public TenByteCompiler {
+ public:
+  Id Compile(CompileRequest, std::function<void(CompileResult)> done) override {
+    waiting.push_back(std::move(done));
+    return waiting.size();
+  }
+  void Cancel(Id id) override {
+    ++cancelled;
+    waiting[id - 1](CompileResult());
+  }
+
+  std::vector<std::function<void(CompileResult)>> waiting;
+  int cancelled = 0;
 };
 
 class ConfigCompilerTest : public testing::Test {
@@ -86,6 +102,20 @@ TEST_F(ConfigCompilerTest, KeepsNoMoreBinariesThanAreWanted) {
   EXPECT_EQ((*compiled)[1].binary, std::string(10, 'x'));
   EXPECT_EQ((*compiled)[2].binary, "");
   EXPECT_EQ((*compiled)[2].binary_bytes, 10U);
+}
+
+TEST_F(ConfigCompilerTest, WaitsForWorkersWhileItIsWanted) {
+  BusyCompiler busy;
+  compiler_.SetEvaluator(&busy);
+  CompileOrder order = Order();
+  int asked = 0;
+  order.check_wanted = [&asked]() -> absl::Status {
+    if (++asked < 3) return absl::OkStatus();
+    return Cancelled("nobody waits for it any more");
+  };
+  EXPECT_EQ(MessageOf(compiler_.Compile(order).status()), "nobody waits for it any more");
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(busy.cancelled, 3);
 }
 
 }  // namespace

@@ -118,7 +118,9 @@ TEST_F(PackageStreamTest, WhoGoesAwayLeavesTheThreadToOthers) {
   EXPECT_TRUE(Export(Request(), &contents, &file).ok());
 }
 
-TEST_F(PackageStreamTest, ACallerHasOnePackageMadeAtATime) {
+TEST_F(PackageStreamTest, ACallerHasOnePackageMadeAtATimeOnAllListeners) {
+  const auto listener = Serve(directory_.File("other.sock"), false);
+  const auto other_stub = v1::PackageService::NewStub(Channel("other.sock"));
   Notification begun, go_on;
   std::atomic<bool> is_first{true};
   std::atomic<int> compiles_of_second{0};
@@ -136,7 +138,7 @@ TEST_F(PackageStreamTest, ACallerHasOnePackageMadeAtATime) {
   begun.WaitForNotification();
   request.mutable_definitions(0)->set_display_name("second");
   request.mutable_bests(0)->set_kernel_name("second");
-  const auto second = stub_->ExportPackage(&contexts[1], request);
+  const auto second = other_stub->ExportPackage(&contexts[1], request);
   // Other calls go on.
   v1::GetServerInfoResponse info;
   grpc::ClientContext info_context;

@@ -159,7 +159,8 @@ class RpcServerTest : public testing::Test {
             .catalog = &plane_->catalog_api(),
             .farm = &plane_->farm_api(),
             .server = server_api_.get(),
-            .access = access_api_.get()};
+            .access = access_api_.get(),
+            .package_threads = &package_threads_};
   }
   std::unique_ptr<RpcServer> Serve(const std::string& path, bool is_admin) {
     auto server = RpcServer::Start(Services(), Clock::Real(), {{"unix:" + path}, is_admin});
@@ -242,6 +243,7 @@ class RpcServerTest : public testing::Test {
   std::optional<ThreadPool> tasks_{std::in_place, "search", 1};
   std::unique_ptr<DataFileStore> data_files_;
   std::unique_ptr<ControlPlane> plane_;
+  ThreadPool package_threads_{"rpc", 0, {}, SlowThreads{"rpc-package", 2}};
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<TokenBook> tokens_;
   std::unique_ptr<AccessApi> access_api_;
