@@ -26,6 +26,15 @@ using testing::Not;
 
 using Symbols = std::map<std::string, std::string>;
 
+void ExpectIs(const v1::LaunchSequence& made, const std::string& text) {
+  v1::LaunchSequence expected;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &expected));
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string difference;
+  differencer.ReportDifferencesToString(&difference);
+  EXPECT_TRUE(differencer.Compare(expected, made)) << difference;
+}
+
 class LaunchSequenceTest : public testing::Test {
  protected:
   absl::StatusOr<v1::LaunchSequence> Make(const KernelPlan& plan, const Symbols& symbols = {{"scale<BLOCK>", "_Z1s"}}) {
@@ -51,8 +60,7 @@ constexpr std::string_view kProduct =
 TEST_F(LaunchSequenceTest, KnownValuesArePutIn) {
   const auto made = Make(*SamplePlan());
   ASSERT_TRUE(made.ok()) << Message(made.status());
-  v1::LaunchSequence expected;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"text(
+  ExpectIs(*made, R"text(
     open_dims: "N"
     values { key: "K" value { int_value: 64 } }
     values { key: "tile" value { int_value: 512 } }
@@ -78,12 +86,7 @@ TEST_F(LaunchSequenceTest, KnownValuesArePutIn) {
                         arguments { buffer: "sum" }
                         arguments { scalar { data_type: DATA_TYPE_U32
                                              value: "kernel.max_active_blocks * device.sm_count" } } } }
-  )text",
-                                                            &expected));
-  google::protobuf::util::MessageDifferencer differencer;
-  std::string difference;
-  differencer.ReportDifferencesToString(&difference);
-  EXPECT_TRUE(differencer.Compare(expected, *made)) << difference;
+  )text");
 }
 
 TEST_F(LaunchSequenceTest, OpenConditionsAndConstraintsStay) {
@@ -191,8 +194,7 @@ TEST_F(RepositorySequenceTest, VectorAdd) {
   const auto made =
       MakeLaunchSequence(*plan, *problem, plan->DefaultConfig(*problem), FindKnownClass("H100").value(), Symbols());
   ASSERT_TRUE(made.ok()) << Message(made.status());
-  v1::LaunchSequence expected;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"text(
+  ExpectIs(*made, R"text(
     open_dims: "N"
     values { key: "elements_per_block" value { int_value: 256 } }
     buffers { name: "a" data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN }
@@ -207,12 +209,7 @@ TEST_F(RepositorySequenceTest, VectorAdd) {
     } }
 }
 }
-  )text",
-                                                            &expected));
-  google::protobuf::util::MessageDifferencer differencer;
-  std::string difference;
-  differencer.ReportDifferencesToString(&difference);
-  EXPECT_TRUE(differencer.Compare(expected, *made)) << difference;
+  )text");
 }
 
 TEST_F(RepositorySequenceTest, MatmulOnTheHost) {

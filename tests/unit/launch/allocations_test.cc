@@ -10,6 +10,7 @@
 #include "client/launch/device.h"
 #include "client/launch/include/tunefarm/launch.h"
 #include "server/base/file.h"
+#include "tests/unit/launch/affine_test.h"
 #include "tests/unit/launch/counted_calls.h"
 #include "tests/unit/launch/sample_package.h"
 
@@ -39,14 +40,9 @@ TEST(AllocationsTest, LaunchesAllocateNothingAndLockNothing) {
   constexpr size_t kElements = 4096;
   std::vector<float> x(kElements, 1), y(kElements, 1), z(kElements, 0), w(kElements + 64, 0);
   void* const arguments[] = {x.data(), y.data(), z.data()};
-  tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
   int64_t n = 0;
-  launch.dims = &n;
-  launch.dim_count = 1;
-  launch.arguments = arguments;
-  launch.argument_count = 3;
-  launch.workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(w.data()) + 255) / 256 * 256);
-  launch.workspace_bytes = kElements * sizeof(float);
+  void* const workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(w.data()) + 255) / 256 * 256);
+  tunefarm_launch launch = AffineLaunch(&n, arguments, workspace, kElements * sizeof(float));
   int64_t failed = 0;
   const CountedCalls before = CallsOfThisThread();
   for (int i = 0; i < 10'000; ++i) {

@@ -26,6 +26,7 @@
 #include "server/definition/data_type.h"
 #include "server/expression/expression_internal.h"
 #include "server/worker/host/host_topology.h"
+#include "tests/unit/launch/affine_test.h"
 #include "tests/unit/launch/sample_package.h"
 
 namespace tunefarm::launch {
@@ -35,17 +36,16 @@ using testing::HasSubstr;
 
 std::string KernelBinary() { return *ReadFile(TUNEFARM_LAUNCH_TEST_KERNELS, 16 << 20); }
 
-class HostLaunchTest : public testing::Test {
+class HostLaunchTest : public AffineTest {
  protected:
   void TearDown() override {
-    tunefarm_kernel_close(kernel_);
+    AffineTest::TearDown();
     tunefarm_package_close(package_);
   }
 
   void Open(const package::PackageBuilder& builder) {
-    const std::string bytes = builder.Finish();
-    ASSERT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &package_, &error_), TUNEFARM_OK)
-        << error_.message;
+    package_ = OpenPackage(builder.Finish());
+    ASSERT_NE(package_, nullptr);
   }
   void OpenSample() { Open(package::SamplePackage(KernelBinary(), ReadCpu().name)); }
   void LoadSample() {
@@ -65,20 +65,9 @@ class HostLaunchTest : public testing::Test {
     z_.assign(static_cast<size_t>(n), 100);
     arguments_ = {x_.data(), y_.data(), z_.data()};
     bytes_.assign(3, static_cast<uint64_t>(n) * 4);
-    tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-    launch.dims = &n_;
-    launch.dim_count = 1;
-    launch.arguments = arguments_.data();
-    launch.argument_count = 3;
+    tunefarm_launch launch = AffineLaunch(&n_, arguments_.data(), workspace_, sizeof(workspace_));
     launch.argument_bytes = bytes_.data();
-    launch.workspace = workspace_;
-    launch.workspace_bytes = sizeof(workspace_);
     return launch;
-  }
-  tunefarm_plan PlanOf(int64_t n) {
-    tunefarm_plan plan = TUNEFARM_PLAN_INIT;
-    EXPECT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
-    return plan;
   }
   // What the launch says when it fails with the status.
   std::string Refusal(const tunefarm_launch& launch, tunefarm_status status = TUNEFARM_INVALID_ARGUMENT) {
@@ -88,8 +77,6 @@ class HostLaunchTest : public testing::Test {
   }
 
   tunefarm_package* package_ = nullptr;
-  tunefarm_kernel* kernel_ = nullptr;
-  tunefarm_error error_ = TUNEFARM_ERROR_INIT;
   int64_t n_ = 0;
   std::vector<float> x_, y_, z_;
   std::vector<void*> arguments_;
@@ -345,13 +332,7 @@ TEST_F(HostLaunchTest, AnyNumberOfThreadsMayLaunch) {
         std::vector<float> x(448, static_cast<float>(t)), y(448, 1), z(448, 0);
         void* const arguments[] = {x.data(), y.data(), z.data()};
         alignas(256) std::byte workspace[448 * 4];
-        tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-        launch.dims = &n;
-        launch.dim_count = 1;
-        launch.arguments = arguments;
-        launch.argument_count = 3;
-        launch.workspace = workspace;
-        launch.workspace_bytes = sizeof(workspace);
+        tunefarm_launch launch = AffineLaunch(&n, arguments, workspace, sizeof(workspace));
         for (int i = 0; i < 200; ++i) {
           if (tunefarm_kernel_launch(kernel_, &launch, nullptr) != TUNEFARM_OK) ++wrong;
           if (z[0] != 2.5F * static_cast<float>(t) + 1 || z[static_cast<size_t>(n) - 1] != z[0]) ++wrong;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/launch/include/tunefarm/launch.h"
+#include "tests/unit/launch/affine_test.h"
 #include "tests/unit/launch/fake_cuda.h"
 #include "tests/unit/launch/sample_package.h"
 
@@ -55,7 +56,7 @@ PackageBuilder WithPreparation(PackageBuilder builder) {
   return builder;
 }
 
-class UpdateInCaptureTest : public testing::Test {
+class UpdateInCaptureTest : public AffineTest {
  protected:
   void SetUp() override {
     // Opened by its name later on, this is what the loader finds.
@@ -65,40 +66,13 @@ class UpdateInCaptureTest : public testing::Test {
     ASSERT_NE(get, nullptr) << dlerror();
     cuda_ = get();
     cuda_->capture_status = 0;
-    tunefarm_package* const package = Open(FakeSample(64, 'a'));
-    ASSERT_EQ(tunefarm_kernel_load(package, "affine", nullptr, 0, nullptr, &kernel_, &error_), TUNEFARM_OK)
-        << error_.message;
-    tunefarm_package_close(package);
+    Load(FakeSample(64, 'a'));
   }
-  void TearDown() override { tunefarm_kernel_close(kernel_); }
 
-  tunefarm_package* Open(const PackageBuilder& builder) {
-    const std::string bytes = builder.Finish();
-    tunefarm_package* package = nullptr;
-    EXPECT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &package, &error_), TUNEFARM_OK)
-        << error_.message;
-    return package;
-  }
-  void Update(const PackageBuilder& builder) {
-    tunefarm_package* const package = Open(builder);
-    ASSERT_EQ(tunefarm_kernel_update(kernel_, package, &error_), TUNEFARM_OK) << error_.message;
-    tunefarm_package_close(package);
-  }
-  tunefarm_plan PlanOf(int64_t n) {
-    tunefarm_plan plan = TUNEFARM_PLAN_INIT;
-    EXPECT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
-    return plan;
-  }
   tunefarm_status Launch(uint64_t generation, uint64_t workspace_bytes,
                          decltype(&tunefarm_kernel_launch) function = &tunefarm_kernel_launch, int64_t n = 1024) {
     void* const arguments[] = {memory_, memory_, memory_};
-    tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-    launch.dims = &n;
-    launch.dim_count = 1;
-    launch.arguments = arguments;
-    launch.argument_count = 3;
-    launch.workspace = memory_;
-    launch.workspace_bytes = workspace_bytes;
+    tunefarm_launch launch = AffineLaunch(&n, arguments, memory_, workspace_bytes);
     launch.generation = generation;
     cuda_->grid = 0;
     return function(kernel_, &launch, &error_);
@@ -110,8 +84,6 @@ class UpdateInCaptureTest : public testing::Test {
   }
 
   FakeCuda* cuda_ = nullptr;
-  tunefarm_kernel* kernel_ = nullptr;
-  tunefarm_error error_ = TUNEFARM_ERROR_INIT;
   alignas(256) std::byte memory_[256];
 };
 

@@ -18,6 +18,7 @@
 #include "client/launch/updatable_kernel.h"
 #include "server/base/file.h"
 #include "server/base/thread.h"
+#include "tests/unit/launch/affine_test.h"
 #include "tests/unit/launch/sample_package.h"
 
 namespace tunefarm::launch {
@@ -67,41 +68,14 @@ PackageBuilder WithOtherLayout(PackageBuilder builder) {
   return builder;
 }
 
-class UpdateTest : public testing::Test {
+class UpdateTest : public AffineTest {
  protected:
-  void TearDown() override { tunefarm_kernel_close(kernel_); }
-
-  tunefarm_package* Open(const std::string& bytes) {
-    tunefarm_package* package = nullptr;
-    EXPECT_EQ(tunefarm_package_open_bytes(bytes.data(), bytes.size(), &package, &error_), TUNEFARM_OK)
-        << error_.message;
-    return package;
-  }
-  void Load(const PackageBuilder& builder, const std::vector<tunefarm_dim>& dims = {}) {
-    tunefarm_package* const package = Open(builder.Finish());
-    ASSERT_EQ(tunefarm_kernel_load(package, "affine", dims.data(), dims.size(), nullptr, &kernel_, &error_),
-              TUNEFARM_OK)
-        << error_.message;
-    tunefarm_package_close(package);
-  }
-  tunefarm_status UpdateTo(const std::string& bytes) {
-    tunefarm_package* const package = Open(bytes);
-    const tunefarm_status status = tunefarm_kernel_update(kernel_, package, &error_);
-    tunefarm_package_close(package);
-    return status;
-  }
-  void Update(const PackageBuilder& builder) { ASSERT_EQ(UpdateTo(builder.Finish()), TUNEFARM_OK) << error_.message; }
   // The sentence.
   std::string Refusal(const PackageBuilder& builder, tunefarm_status status) {
     EXPECT_EQ(UpdateTo(builder.Finish()), status) << error_.message;
     return error_.message;
   }
 
-  tunefarm_plan PlanOf(int64_t n) {
-    tunefarm_plan plan = TUNEFARM_PLAN_INIT;
-    EXPECT_EQ(tunefarm_kernel_plan(kernel_, &n, 1, &plan, &error_), TUNEFARM_OK) << error_.message;
-    return plan;
-  }
   // Fresh arguments of n elements, with a work space of so many bytes.
   void Fill(int64_t n) {
     x_.assign(static_cast<size_t>(n), 2);
@@ -111,13 +85,7 @@ class UpdateTest : public testing::Test {
   using Function = decltype(&tunefarm_kernel_launch);
   tunefarm_status Call(Function function, int64_t n, uint64_t generation, uint64_t workspace_bytes) {
     void* const arguments[] = {x_.data(), y_.data(), z_.data()};
-    tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-    launch.dims = &n;
-    launch.dim_count = 1;
-    launch.arguments = arguments;
-    launch.argument_count = 3;
-    launch.workspace = workspace_;
-    launch.workspace_bytes = workspace_bytes;
+    tunefarm_launch launch = AffineLaunch(&n, arguments, workspace_, workspace_bytes);
     launch.generation = generation;
     return function(kernel_, &launch, &error_);
   }
@@ -132,8 +100,6 @@ class UpdateTest : public testing::Test {
     return z_[0];
   }
 
-  tunefarm_kernel* kernel_ = nullptr;
-  tunefarm_error error_ = TUNEFARM_ERROR_INIT;
   std::vector<float> x_, y_, z_;
   alignas(256) std::byte workspace_[64 << 10];
 };
@@ -266,7 +232,7 @@ TEST_F(UpdateTest, WhatTakesOtherArgumentsOrDimsIsRefusedAndAllStaysAsItWas) {
             "The package's affine takes 4 arguments, the loaded one 3; load it by itself.");
   other = WithBetterBest(package::SamplePackage(package::NoBinary(), ReadCpu().name));
   EXPECT_THAT(Refusal(other, TUNEFARM_INCOMPATIBLE), HasSubstr("A binary of the package cannot be loaded"));
-  tunefarm_package* const package = Open(Plain().Finish());
+  tunefarm_package* const package = OpenPackage(Plain().Finish());
   EXPECT_EQ(tunefarm_kernel_update(nullptr, package, &error_), TUNEFARM_INVALID_ARGUMENT);
   EXPECT_EQ(tunefarm_kernel_update(kernel_, nullptr, &error_), TUNEFARM_INVALID_ARGUMENT);
   EXPECT_STREQ(error_.message, "The argument 'package' of the call is NULL.");
@@ -322,7 +288,7 @@ TEST_F(UpdateTest, SoManyUpdatesAndNoMore) {
 TEST_F(UpdateTest, UpdatesGoOnBesideLaunches) {
   Load(Plain());
   const uint64_t old = PlanOf(1024).generation;
-  tunefarm_package* const packages[] = {Open(WithBetterBest(Plain()).Finish()), Open(Plain().Finish())};
+  tunefarm_package* const packages[] = {OpenPackage(WithBetterBest(Plain()).Finish()), OpenPackage(Plain().Finish())};
   constexpr int kUpdates = 40, kLaunchers = 6;
   std::atomic<int> wrong = 0, updating = 2;
   {
@@ -341,13 +307,7 @@ TEST_F(UpdateTest, UpdatesGoOnBesideLaunches) {
         std::vector<float> x(1024, 2), y(1024, 1), z(1024, 0);
         void* const arguments[] = {x.data(), y.data(), z.data()};
         alignas(256) std::byte workspace[4096];
-        tunefarm_launch launch = TUNEFARM_LAUNCH_INIT;
-        launch.dims = &n;
-        launch.dim_count = 1;
-        launch.arguments = arguments;
-        launch.argument_count = 3;
-        launch.workspace = workspace;
-        launch.workspace_bytes = sizeof(workspace);
+        tunefarm_launch launch = AffineLaunch(&n, arguments, workspace, sizeof(workspace));
         launch.generation = t % 2 == 0 ? 0 : old;
         for (int i = 0; i < 50 || updating > 0; ++i) {
           if (tunefarm_kernel_launch(kernel_, &launch, nullptr) != TUNEFARM_OK) ++wrong;
