@@ -1,9 +1,5 @@
-// DataFileStore: the users' own data on disk, one file each, named by the SHA-256 of its content.
-//
-// A file arrives in parts, in order, as DIGEST.part. With the last part its digest is checked; then it is synced, made
-// read-only and renamed to DIGEST: a file of that name is whole, whatever dies when. Uploads outlive the process; those
-// to which nothing was added for a day go at a start. The owner of a file and its size when it is whole are kept in the
-// attributes user.tunefarm.owner and user.tunefarm.bytes, on file systems that have such.
+// DataFileStore: the users' own data on disk (DataFileFolder), one file each, named by the SHA-256 of its content: who
+// may have how much, what makes room for what, and whose turn it is to write. Uploads outlive the process.
 //
 // Files that nothing names go when space is needed, those that were used longest ago first; the order survives restarts
 // in the files' modification times, which a use moves forward at most once a minute. A file that is removed while
@@ -28,6 +24,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/base/unique_fd.h"
+#include "server/data_files/data_file_folder.h"
 
 namespace tunefarm {
 
@@ -44,19 +41,6 @@ struct DataFileStoreOptions {
   Clock* clock = Clock::Real();
 };
 
-struct DataFilePart {
-  std::string_view owner;  // whose file it is if it is new; empty: nobody's in particular
-  std::string digest;      // of the whole, 64 lower-case hexadecimal digits
-  int64_t total_bytes = 0;
-  int64_t offset = 0;
-  std::string_view bytes;
-};
-
-struct DataFileProgress {
-  bool is_whole = false;
-  int64_t received_bytes = 0;  // from the start on
-};
-
 struct OpenDataFile {
   std::shared_ptr<const UniqueFd> file;  // read-only, to be read by position
   int64_t bytes = 0;
@@ -64,7 +48,7 @@ struct OpenDataFile {
 
 class DataFileStore {
  public:
-  static constexpr int64_t kFileBytesMax = int64_t{2} << 30;
+  static constexpr int64_t kFileBytesMax = DataFileFolder::kFileBytesMax;
   static constexpr int64_t kPartBytesMax = 1 << 20;
   static constexpr int64_t kFilesMax = 100'000;
 
@@ -121,11 +105,9 @@ class DataFileStore {
     bool busy = false;  // a Write works on it, and nobody else changes it
   };
 
-  explicit DataFileStore(DataFileStoreOptions options) : options_(std::move(options)) {}
+  DataFileStore(DataFileStoreOptions options, DataFileFolder folder)
+      : options_(std::move(options)), folder_(std::move(folder)) {}
 
-  std::string PathOf(const std::string& digest) const { return options_.path + "/" + digest; }
-  std::string PartOf(const std::string& digest) const { return PathOf(digest) + ".part"; }
-  absl::Status TakeStock() LOCKS_EXCLUDED(mutex_);
   absl::Status CheckPart(const DataFilePart& part) const;
   // None: the upload is busy with this call from now on. Else the answer.
   absl::StatusOr<std::optional<DataFileProgress>> Claim(const DataFilePart& part) LOCKS_EXCLUDED(mutex_);
@@ -145,11 +127,9 @@ class DataFileStore {
   int64_t Counted(int64_t bytes) const { return std::max(bytes, CountedMin()); }
   int64_t BytesOfAll() const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t BytesOfOwner(std::string_view owner) const EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of one that is busy with this call: how much of it there is now. InvalidArgument: its content is another.
-  absl::StatusOr<DataFileProgress> Append(const DataFilePart& part, int64_t received) const;
-  absl::Status Complete(const DataFilePart& part, int fd) const;
 
   const DataFileStoreOptions options_;
+  const DataFileFolder folder_;
 
   mutable Mutex mutex_;
   CondVar turn_;  // an upload is busy no more
