@@ -108,7 +108,7 @@ void RawCall::OnReadDone(bool ok) {
     ParseAndRun();
   } else {
     deadline_ = around_->clock->Now() + route_->lane.wait_max;
-    route_->lane.threads->Post([this] { Run(); });
+    route_->lane.threads->PostFor(caller_.principal.name, [this] { Run(); });
   }
 }
 
