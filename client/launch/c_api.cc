@@ -3,13 +3,13 @@
 #include <new>
 #include <utility>
 
-#include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/kernel.h"
 #include "client/launch/launch_call.h"
 #include "client/launch/package.h"
 #include "client/launch/updatable_kernel.h"
+#include "server/driver_step/data_type.h"
 
 using tunefarm::launch::Fail;
 using tunefarm::launch::Kernel;
@@ -159,7 +159,7 @@ tunefarm_status tunefarm_kernel_argument(const tunefarm_kernel* kernel, size_t i
   }
   const tunefarm::package::BufferRecord& buffer = loaded.argument(index);
   argument->name = loaded.package().String(buffer.name);
-  argument->data_type = tunefarm::launch::NameOf(buffer.data_type);
+  argument->data_type = tunefarm::driver_step::NameOf(buffer.data_type);
   argument->access = static_cast<tunefarm_access>(buffer.access);
   return Succeed(error);
 }

@@ -6,16 +6,18 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 #include "client/launch/host_call.h"
 #include "client/launch/step_values.h"
+#include "server/driver_step/data_type.h"
 #include "server/driver_step/launch_attributes.h"
 #include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
+using driver_step::NameOf;
+using driver_step::SizeOf;
 using expression::Cell;
 
 namespace {
@@ -52,7 +54,7 @@ tunefarm_status CheckDims(const Kernel& kernel, const int64_t* dims, tunefarm_er
 tunefarm_status SelectBySlots(const Kernel& kernel, Cell* slots, Selection* selection, tunefarm_error* error) {
   int64_t asked[kDimsMax];
   kernel.LookupValues(slots, asked);
-  const Evaluation evaluation(kernel, slots, error);
+  Evaluation evaluation(kernel, slots, error);
   const char* broken = nullptr;
   const auto accepts = [&](size_t number) {
     const LoadedChoice& choice = kernel.choices()[number];
@@ -325,14 +327,15 @@ tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) co
   void* parameters[kArgumentsMax];
   for (uint32_t i = 0; i < step.record->arguments; ++i) parameters[i] = values->arguments[i].bytes;
   const uint32_t flags = step.record->flags;
+  const driver_step::LaunchValues& launch = values->launch;
   cuda::LaunchAttribute attributes[driver_step::kAttributesMax];
   const unsigned int count =
-      driver_step::WriteAttributes({values->has_cluster ? values->cluster : nullptr, (flags & kCooperative) != 0,
+      driver_step::WriteAttributes({launch.cluster ? launch.cluster->data() : nullptr, (flags & kCooperative) != 0,
                                     (flags & kProgrammaticStreamSerialization) != 0},
                                    attributes);
-  const cuda::LaunchConfig config = {{values->grid[0], values->grid[1], values->grid[2]},
-                                     {values->block[0], values->block[1], values->block[2]},
-                                     values->dynamic_shared_bytes,
+  const cuda::LaunchConfig config = {{launch.grid[0], launch.grid[1], launch.grid[2]},
+                                     {launch.block[0], launch.block[1], launch.block[2]},
+                                     launch.dynamic_shared_bytes,
                                      stream(),
                                      count == 0 ? nullptr : attributes,
                                      count};
@@ -403,7 +406,7 @@ const Kernel* PlannedBefore(const Kernel& kernel, const tunefarm_launch& launch,
 // Evaluates and enqueues one step after the other, with nothing kept.
 tunefarm_status RunOnStack(const Kernel& kernel, const std::vector<LoadedStep>& steps, Cell* slots,
                            Selection* selection, const Call& call, tunefarm_error* error) {
-  const Evaluation evaluation(kernel, slots, error);
+  Evaluation evaluation(kernel, slots, error);
   tunefarm_status status = evaluation.Occupancy(steps, selection);
   if (status != TUNEFARM_OK) return status;
   ArgumentValue arguments[kArgumentsMax];
@@ -430,7 +433,7 @@ tunefarm_status Refresh(const Kernel& kernel, const int64_t* dims, Lane* lane, t
   kernel.FillSlots(dims, slots);
   status = SelectBySlots(kernel, slots, &lane->selection, error);
   if (status != TUNEFARM_OK) return status;
-  const Evaluation evaluation(kernel, slots, error);
+  Evaluation evaluation(kernel, slots, error);
   const std::vector<LoadedStep>& steps = lane->selection.choice->steps;
   status = evaluation.Occupancy(steps, &lane->selection);
   for (size_t i = 0; i < steps.size() && status == TUNEFARM_OK; ++i) {

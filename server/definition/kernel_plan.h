@@ -19,6 +19,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/device/device_class.h"
+#include "server/driver_step/step_evaluator.h"
+#include "server/driver_step/tensor_map.h"
 #include "server/expression/config.h"
 #include "server/space/space.h"
 #include "tunefarm/v1/kernel.pb.h"
@@ -76,28 +78,17 @@ struct ScalarPlan {
 
 struct TensorMapPlan {
   std::string buffer;
-  tunefarm::v1::DataType type;
-  std::vector<uint64_t> dims;          // innermost first
-  std::vector<uint64_t> byte_strides;  // rank - 1
-  std::vector<uint32_t> box;
-  std::vector<uint32_t> element_strides;
-  std::string swizzle, interleave, l2_promotion;  // "none", "128B", ...
-  bool oob_fill_nan = false;
-  int64_t base_offset_bytes = 0;
+  driver_step::TensorMapValues values;
 };
 
-// One step with every expression evaluated.
-struct StepPlan {
+// One step with every expression evaluated; of a kKernel the launch, too.
+struct StepPlan : driver_step::LaunchValues {
   enum class Kind { kKernel, kMemset, kLibraryOp };
   Kind kind = Kind::kKernel;
   std::string name;
   bool timed = true;
   // kKernel
   std::string entry;
-  std::array<int64_t, 3> grid{1, 1, 1};
-  std::array<int64_t, 3> block{1, 1, 1};
-  std::optional<std::array<int64_t, 3>> cluster;
-  int64_t dynamic_shared_bytes = 0;
   std::vector<std::string> arguments;
   tunefarm::v1::LaunchAttributes attributes;
   std::map<std::string, ScalarPlan> scalars;         // of `arguments`

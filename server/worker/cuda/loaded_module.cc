@@ -14,17 +14,18 @@ int Attribute(const GpuContext& gpu, CUfunction function, CUfunction_attribute w
   return gpu.driver().cuFuncGetAttribute(&value, which, function) == CUDA_SUCCESS ? value : 0;
 }
 
-int64_t ThreadsOf(const StepPlan& step) { return step.block[0] * step.block[1] * step.block[2]; }
+int64_t ThreadsOf(const StepPlan& step) { return int64_t{step.block[0]} * step.block[1] * step.block[2]; }
 
 Failure AllowShared(const GpuContext& gpu, const StepPlan& step, CUfunction function) {
   const int64_t fixed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  if (step.dynamic_shared_bytes < 0 || step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
+  if (step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
     return {v1::OUTCOME_INFEASIBLE_LAUNCH,
             fmt::format("{} needs {} bytes of shared memory per block ({} of them dynamic), but the device has {}.",
                         step.entry, step.dynamic_shared_bytes + fixed, step.dynamic_shared_bytes,
                         gpu.shared_bytes_per_block_optin())};
   }
-  if (step.dynamic_shared_bytes <= Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) return {};
+  const int64_t allowed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (step.dynamic_shared_bytes <= allowed) return {};
   return gpu.driver().Check(
       gpu.driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                       static_cast<int>(step.dynamic_shared_bytes)),
@@ -151,7 +152,7 @@ Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Seque
     int blocks = 0;
     if (gpu.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
             &blocks, function, static_cast<int>(std::clamp<int64_t>(ThreadsOf(step), 1, 1024)),
-            static_cast<size_t>(step.dynamic_shared_bytes)) != CUDA_SUCCESS) {
+            step.dynamic_shared_bytes) != CUDA_SUCCESS) {
       blocks = 0;
     }
     const auto known = blocks_per_sm.find(step.entry);

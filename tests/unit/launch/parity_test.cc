@@ -59,7 +59,7 @@ struct Noted {
 };
 Noted noted;
 
-using Extents = std::array<int64_t, 3>;
+using Extents = std::array<uint32_t, 3>;
 
 std::string Hex(const void* bytes, size_t size) {
   std::string text;
@@ -391,7 +391,8 @@ absl::StatusOr<std::vector<StepPlan>> WorkerSteps(const KernelPlan& plan, const 
   std::map<std::string, int64_t> active;
   for (const StepPlan& step : *first) {
     if (step.kind != StepPlan::Kind::kKernel) continue;
-    const int64_t blocks = ActiveBlocks(step.block[0] * step.block[1] * step.block[2], step.dynamic_shared_bytes);
+    const int64_t threads = int64_t{step.block[0]} * step.block[1] * step.block[2];
+    const int64_t blocks = ActiveBlocks(threads, step.dynamic_shared_bytes);
     const auto [known, is_new] = active.emplace(step.entry, blocks);
     known->second = std::min(known->second, blocks);
     loaded[step.entry].max_active_blocks = known->second;
@@ -399,13 +400,11 @@ absl::StatusOr<std::vector<StepPlan>> WorkerSteps(const KernelPlan& plan, const 
   return plan.Steps(Sequence::kLaunches, problem, config, device, &loaded);
 }
 
-std::string TextOf(const TensorMapPlan& map, uint64_t buffer) {
-  using driver_step::ModeOf;
-  return MapText(driver_step::TensorMapTypeOf(static_cast<uint32_t>(map.type)),
-                 buffer + static_cast<uint64_t>(map.base_offset_bytes), map.dims, map.byte_strides, map.box,
-                 map.element_strides, ModeOf(driver_step::kInterleaves, map.interleave),
-                 ModeOf(driver_step::kSwizzles, map.swizzle), ModeOf(driver_step::kL2Promotions, map.l2_promotion),
-                 map.oob_fill_nan ? 1 : 0);
+std::string TextOf(const driver_step::TensorMapValues& map, uint64_t buffer) {
+  return MapText(map.type, buffer + static_cast<uint64_t>(map.base_offset_bytes), {map.dims, map.dims + map.rank},
+                 {map.byte_strides, map.byte_strides + map.rank - 1}, {map.box, map.box + map.rank},
+                 {map.element_strides, map.element_strides + map.rank}, map.interleave, map.swizzle, map.l2_promotion,
+                 map.oob_fill);
 }
 
 std::string TextOf(const StepPlan& step, const std::map<std::string, uint64_t>& addresses,
@@ -419,7 +418,7 @@ std::string TextOf(const StepPlan& step, const std::map<std::string, uint64_t>& 
     if (const auto scalar = step.scalars.find(name); scalar != step.scalars.end()) {
       parameters.push_back(Hex(scalar->second.bytes.data(), tunefarm::SizeOf(scalar->second.type)));
     } else if (const auto map = step.tensor_maps.find(name); map != step.tensor_maps.end()) {
-      parameters.push_back(TextOf(map->second, addresses.at(map->second.buffer)));
+      parameters.push_back(TextOf(map->second.values, addresses.at(map->second.buffer)));
     } else {
       parameters.push_back(Hex(&addresses.at(name), sizeof(void*)));
     }
