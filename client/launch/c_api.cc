@@ -57,7 +57,7 @@ tunefarm_status OpenPackage(tunefarm_package** package, tunefarm_error* error, c
 }
 
 tunefarm_status CheckDimCount(const Kernel& kernel, const int64_t* dims, size_t count, tunefarm_error* error) {
-  const size_t needed = kernel.launch_dims().size();
+  const size_t needed = kernel.dims().of_launches().size();
   if (count == needed && (needed == 0 || dims != nullptr)) return TUNEFARM_OK;
   return Fail(error, TUNEFARM_INVALID_ARGUMENT, "%s: a launch gives %zu dims, not %zu.", kernel.name(), needed,
               dims == nullptr ? size_t{0} : count);
@@ -130,13 +130,13 @@ int32_t tunefarm_kernel_device(const tunefarm_kernel* kernel) {
 }
 
 size_t tunefarm_kernel_dim_count(const tunefarm_kernel* kernel) {
-  return kernel == nullptr ? 0 : kernel->kernel.newest().launch_dims().size();
+  return kernel == nullptr ? 0 : kernel->kernel.newest().dims().of_launches().size();
 }
 
 const char* tunefarm_kernel_dim_name(const tunefarm_kernel* kernel, size_t index) {
   if (index >= tunefarm_kernel_dim_count(kernel)) return nullptr;
   const Kernel& loaded = kernel->kernel.newest();
-  return loaded.package().String(loaded.dim(loaded.launch_dims()[index]).name);
+  return loaded.dims().name(loaded.dims().of_launches()[index]);
 }
 
 size_t tunefarm_kernel_argument_count(const tunefarm_kernel* kernel) {

@@ -24,36 +24,10 @@ namespace {
 
 const Entry* FirstEntry(const LoadedChoice& choice) { return choice.entry_count == 0 ? nullptr : &choice.entries[0]; }
 
-tunefarm_status CheckDims(const Kernel& kernel, const int64_t* dims, tunefarm_error* error) {
-  const Package& package = kernel.package();
-  for (size_t i = 0; i < kernel.launch_dims().size(); ++i) {
-    const DimRecord& dim = kernel.dim(kernel.launch_dims()[i]);
-    const int64_t value = dims[i];
-    bool is_allowed = dim.values == 0;
-    for (uint32_t j = 0; j < dim.values && !is_allowed; ++j) {
-      is_allowed = package.ValueOf(dim.first_value + j).int_value == value;
-    }
-    if (dim.kind == kBool) {
-      is_allowed = is_allowed && (value == 0 || value == 1);
-    } else if (dim.values == 0) {
-      is_allowed = value >= dim.min && value <= dim.max;
-    }
-    if (is_allowed) continue;
-    if (dim.values > 0 || dim.kind == kBool) {
-      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "%s: the dim '%s' cannot be %" PRId64 ".", kernel.name(),
-                  package.String(dim.name), value);
-    }
-    return Fail(error, TUNEFARM_INVALID_ARGUMENT,
-                "%s: the dim '%s' cannot be %" PRId64 "; it is from %" PRId64 " to %" PRId64 ".", kernel.name(),
-                package.String(dim.name), value, dim.min, dim.max);
-  }
-  return TUNEFARM_OK;
-}
-
 // Fills *selection for slots of these dims.
 tunefarm_status SelectBySlots(const Kernel& kernel, Cell* slots, Selection* selection, tunefarm_error* error) {
   int64_t asked[kDimsMax];
-  kernel.LookupValues(slots, asked);
+  kernel.dims().LookupValues(slots, asked);
   Evaluation evaluation(kernel, slots, error);
   const char* broken = nullptr;
   const auto accepts = [&](size_t number) {
@@ -129,7 +103,7 @@ tunefarm_status Call::CheckShape() const {
                 "The tunefarm_launch says that it has %zu bytes; initialise it with TUNEFARM_LAUNCH_INIT.",
                 launch_.size);
   }
-  const size_t dims = kernel_.launch_dims().size();
+  const size_t dims = kernel_.dims().of_launches().size();
   if (launch_.dim_count != dims || (dims > 0 && launch_.dims == nullptr)) {
     return Fail(error_, TUNEFARM_INVALID_ARGUMENT, "%s: a launch gives %zu dims, not %zu.", kernel_.name(), dims,
                 launch_.dims == nullptr ? size_t{0} : launch_.dim_count);
@@ -423,10 +397,10 @@ tunefarm_status RunOnStack(const Kernel& kernel, const std::vector<LoadedStep>& 
 
 // Makes the lane's selection and steps those of the dims. Nothing is kept of a failure.
 tunefarm_status Refresh(const Kernel& kernel, const int64_t* dims, Lane* lane, tunefarm_error* error) {
-  const size_t bytes = kernel.launch_dims().size() * sizeof(*dims);
+  const size_t bytes = kernel.dims().of_launches().size() * sizeof(*dims);
   if (lane->has_steps && (bytes == 0 || std::memcmp(lane->dims, dims, bytes) == 0)) return TUNEFARM_OK;
   lane->has_steps = false;
-  tunefarm_status status = CheckDims(kernel, dims, error);
+  tunefarm_status status = kernel.dims().CheckLaunch(dims, error);
   if (status != TUNEFARM_OK) return status;
   if (bytes > 0) std::memcpy(lane->dims, dims, bytes);
   Cell slots[kSlotsMax];
@@ -446,7 +420,7 @@ tunefarm_status Refresh(const Kernel& kernel, const int64_t* dims, Lane* lane, t
 }  // namespace
 
 tunefarm_status Select(const Kernel& kernel, const int64_t* dims, Selection* selection, tunefarm_error* error) {
-  const tunefarm_status status = CheckDims(kernel, dims, error);
+  const tunefarm_status status = kernel.dims().CheckLaunch(dims, error);
   if (status != TUNEFARM_OK) return status;
   Cell slots[kSlotsMax];
   kernel.FillSlots(dims, slots);
@@ -473,7 +447,7 @@ tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tune
     }
     return status;
   }
-  status = CheckDims(kernel, launch.dims, error);
+  status = kernel.dims().CheckLaunch(launch.dims, error);
   if (status != TUNEFARM_OK) return status;
   Cell slots[kSlotsMax];
   kernel.FillSlots(launch.dims, slots);
@@ -491,7 +465,7 @@ tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tun
   Call call(kernel, launch, true, error);
   tunefarm_status status = call.CheckShape();
   if (status == TUNEFARM_OK) status = call.CheckDevice();
-  if (status == TUNEFARM_OK) status = CheckDims(kernel, launch.dims, error);
+  if (status == TUNEFARM_OK) status = kernel.dims().CheckLaunch(launch.dims, error);
   if (status != TUNEFARM_OK) return status;
   Cell slots[kSlotsMax];
   kernel.FillSlots(launch.dims, slots);
