@@ -10,7 +10,7 @@
 #include "client/launch/host_call.h"
 #include "client/launch/step_values.h"
 #include "server/driver_step/data_type.h"
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
@@ -301,18 +301,11 @@ tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) co
   void* parameters[kArgumentsMax];
   for (uint32_t i = 0; i < step.record->arguments; ++i) parameters[i] = values->arguments[i].bytes;
   const uint32_t flags = step.record->flags;
-  const driver_step::LaunchValues& launch = values->launch;
   cuda::LaunchAttribute attributes[driver_step::kAttributesMax];
-  const unsigned int count =
-      driver_step::WriteAttributes({launch.cluster ? launch.cluster->data() : nullptr, (flags & kCooperative) != 0,
-                                    (flags & kProgrammaticStreamSerialization) != 0},
-                                   attributes);
-  const cuda::LaunchConfig config = {{launch.grid[0], launch.grid[1], launch.grid[2]},
-                                     {launch.block[0], launch.block[1], launch.block[2]},
-                                     launch.dynamic_shared_bytes,
-                                     stream(),
-                                     count == 0 ? nullptr : attributes,
-                                     count};
+  cuda::LaunchConfig config;
+  driver_step::WriteConfig(values->launch,
+                           {(flags & kCooperative) != 0, (flags & kProgrammaticStreamSerialization) != 0}, stream(),
+                           attributes, &config);
   const cuda::Driver& driver = kernel_.driver();
   const cuda::Result result =
       driver.cuLaunchKernelEx(&config, reinterpret_cast<cuda::Function>(step.entry->kernel), parameters, nullptr);
@@ -322,8 +315,8 @@ tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) co
   return Fail(error_, status,
               "%s: the launch of %s with %u x %u x %u blocks of %u x %u x %u threads and %u bytes of dynamic shared "
               "memory was refused: %s.",
-              kernel_.name(), step.entry->name, config.grid[0], config.grid[1], config.grid[2], config.block[0],
-              config.block[1], config.block[2], config.shared_bytes, driver.ErrorName(result));
+              kernel_.name(), step.entry->name, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
+              config.blockDimY, config.blockDimZ, config.sharedMemBytes, driver.ErrorName(result));
 }
 
 void Call::CallOnCpu(const LoadedStep& step, StepValues* values) const {

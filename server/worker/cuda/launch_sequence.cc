@@ -4,13 +4,13 @@
 
 #include <cstring>
 
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/worker/cuda/tensor_map.h"
 
 namespace tunefarm::cuda {
 namespace {
 
-// By the bytes, as launch_attributes.h writes them.
+// By the bytes, as launch_config.h writes them.
 static_assert(driver_step::kCooperativeId == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(driver_step::kClusterDimensionId == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 static_assert(driver_step::kProgrammaticStreamSerializationId == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
@@ -72,16 +72,8 @@ Failure LaunchSequence::BuildKernel(const DeviceViews& views, LoadedModule* modu
     TUNEFARM_RETURN_IF_FAILED(BuildArgument(views, plan, plan.arguments[i], &step->arguments[i]));
     step->parameters.push_back(step->arguments[i].bytes);
   }
-  CUlaunchConfig& config = step->config;
-  config.gridDimX = plan.grid[0], config.gridDimY = plan.grid[1], config.gridDimZ = plan.grid[2];
-  config.blockDimX = plan.block[0], config.blockDimY = plan.block[1], config.blockDimZ = plan.block[2];
-  config.sharedMemBytes = plan.dynamic_shared_bytes;
-  config.hStream = gpu_.stream();
-  config.attrs = step->attributes.data();
-  config.numAttrs =
-      driver_step::WriteAttributes({plan.cluster ? plan.cluster->data() : nullptr, plan.attributes.cooperative(),
-                                    plan.attributes.programmatic_stream_serialization()},
-                                   step->attributes.data());
+  driver_step::WriteConfig(plan, {plan.attributes.cooperative(), plan.attributes.programmatic_stream_serialization()},
+                           gpu_.stream(), step->attributes.data(), &step->config);
   return {};
 }
 

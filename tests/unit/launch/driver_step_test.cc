@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/driver_step/step_evaluator.h"
 #include "server/driver_step/tensor_map.h"
 
@@ -25,12 +25,34 @@ struct Attribute {
   } value;
 };
 
-TEST(DriverStepTest, AttributesAreThoseThatAreSetInOneOrder) {
+struct Config {
+  unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  const int* hStream;
+  Attribute* attrs;
+  unsigned int numAttrs;
+};
+
+TEST(DriverStepTest, ALaunchIsWrittenWithTheAttributesThatAreSetInOneOrder) {
+  const int stream = 0;
   Attribute attributes[kAttributesMax];
-  EXPECT_EQ(WriteAttributes({}, attributes), 0U);
-  const uint32_t cluster[] = {4, 2, 1};
+  Config config;
+  LaunchValues values;
+  values.grid = {7, 6, 5};
+  values.block = {4, 3, 2};
+  values.dynamic_shared_bytes = 1000;
+  WriteConfig(values, {}, &stream, attributes, &config);
+  EXPECT_EQ(std::vector<unsigned int>({config.gridDimX, config.gridDimY, config.gridDimZ}),
+            (std::vector<unsigned int>{7, 6, 5}));
+  EXPECT_EQ(std::vector<unsigned int>({config.blockDimX, config.blockDimY, config.blockDimZ}),
+            (std::vector<unsigned int>{4, 3, 2}));
+  EXPECT_EQ(config.sharedMemBytes, 1000U);
+  EXPECT_EQ(config.hStream, &stream);
+  EXPECT_EQ(config.numAttrs, 0U);
+  values.cluster = {4, 2, 1};
   std::memset(attributes, 0xff, sizeof(attributes));
-  ASSERT_EQ(WriteAttributes({cluster, true, true}, attributes), 3U);
+  WriteConfig(values, {true, true}, &stream, attributes, &config);
+  ASSERT_EQ(config.numAttrs, 3U);
+  EXPECT_EQ(config.attrs, attributes);
   EXPECT_EQ(attributes[0].id, kClusterDimensionId);
   EXPECT_EQ(std::vector<uint32_t>(attributes[0].value.words, attributes[0].value.words + 4),
             (std::vector<uint32_t>{4, 2, 1, 0}));
@@ -40,7 +62,9 @@ TEST(DriverStepTest, AttributesAreThoseThatAreSetInOneOrder) {
     EXPECT_EQ(flag.value.words[0], 1U);
     EXPECT_EQ(flag.value.words[1], 0U);
   }
-  ASSERT_EQ(WriteAttributes({nullptr, false, true}, attributes), 1U);
+  values.cluster.reset();
+  WriteConfig(values, {false, true}, &stream, attributes, &config);
+  ASSERT_EQ(config.numAttrs, 1U);
   EXPECT_EQ(attributes[0].id, kProgrammaticStreamSerializationId);
 }
 

@@ -31,7 +31,7 @@
 #include "server/definition/launch_sequence.h"
 #include "server/definition/value_proto.h"
 #include "server/device/device_class.h"
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/driver_step/tensor_map.h"
 #include "server/package/package_writer.h"
 #include "tests/unit/definition/sample_kernel.h"
@@ -110,15 +110,14 @@ std::string ParameterText(const StepPlan& step, const std::string& name, const v
 }
 
 cuda::Result NoteLaunch(const cuda::LaunchConfig* config, cuda::Function function, void** parameters, void**) {
-  const auto extents = [](const unsigned int* from) { return Extents{from[0], from[1], from[2]}; };
   std::optional<Extents> cluster;
   bool cooperative = false, programmatic = false;
-  for (unsigned int i = 0; i < config->attribute_count; ++i) {
-    const cuda::LaunchAttribute& attribute = config->attributes[i];
+  for (unsigned int i = 0; i < config->numAttrs; ++i) {
+    const cuda::LaunchAttribute& attribute = config->attrs[i];
     unsigned int words[3];
     std::memcpy(words, attribute.value, sizeof(words));
     if (attribute.id == driver_step::kClusterDimensionId) {
-      cluster = extents(words);
+      cluster = {words[0], words[1], words[2]};
     } else if (attribute.id == driver_step::kCooperativeId) {
       cooperative = words[0] == 1;
     } else if (attribute.id == driver_step::kProgrammaticStreamSerializationId) {
@@ -134,9 +133,10 @@ cuda::Result NoteLaunch(const cuda::LaunchConfig* config, cuda::Function functio
       texts.push_back(ParameterText(step, step.arguments[i], parameters[i]));
     }
   }
-  noted.calls.push_back(LaunchText(reinterpret_cast<const char*>(function), extents(config->grid),
-                                   extents(config->block), cluster, config->shared_bytes, cooperative, programmatic,
-                                   texts));
+  noted.calls.push_back(LaunchText(reinterpret_cast<const char*>(function),
+                                   {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                   {config->blockDimX, config->blockDimY, config->blockDimZ}, cluster,
+                                   config->sharedMemBytes, cooperative, programmatic, texts));
   return cuda::kSuccess;
 }
 
