@@ -28,7 +28,7 @@ const Entry* FirstEntry(const LoadedChoice& choice) { return choice.entry_count 
 tunefarm_status SelectBySlots(const Kernel& kernel, Cell* slots, Selection* selection, tunefarm_error* error) {
   int64_t asked[kDimsMax];
   kernel.dims().LookupValues(slots, asked);
-  Evaluation evaluation(kernel, slots, error);
+  const Evaluation evaluation(kernel, slots, error);
   const char* broken = nullptr;
   const auto accepts = [&](size_t number) {
     const LoadedChoice& choice = kernel.choices()[number];
@@ -373,7 +373,7 @@ const Kernel* PlannedBefore(const Kernel& kernel, const tunefarm_launch& launch,
 // Evaluates and enqueues one step after the other, with nothing kept.
 tunefarm_status RunOnStack(const Kernel& kernel, const std::vector<LoadedStep>& steps, Cell* slots,
                            Selection* selection, const Call& call, tunefarm_error* error) {
-  Evaluation evaluation(kernel, slots, error);
+  const Evaluation evaluation(kernel, slots, error);
   tunefarm_status status = evaluation.Occupancy(steps, selection);
   if (status != TUNEFARM_OK) return status;
   ArgumentValue arguments[kArgumentsMax];
@@ -400,7 +400,7 @@ tunefarm_status Refresh(const Kernel& kernel, const int64_t* dims, Lane* lane, t
   kernel.FillSlots(dims, slots);
   status = SelectBySlots(kernel, slots, &lane->selection, error);
   if (status != TUNEFARM_OK) return status;
-  Evaluation evaluation(kernel, slots, error);
+  const Evaluation evaluation(kernel, slots, error);
   const std::vector<LoadedStep>& steps = lane->selection.choice->steps;
   status = evaluation.Occupancy(steps, &lane->selection);
   for (size_t i = 0; i < steps.size() && status == TUNEFARM_OK; ++i) {

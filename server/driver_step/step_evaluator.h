@@ -102,9 +102,9 @@ class StepEvaluator {
       }
     }
     values->oob_fill = map.oob_fill_nan ? 1 : 0;
-    return Mode(map.swizzle, "swizzle", kSwizzles, &values->swizzle) &&
-           Mode(map.interleave, "interleave", kInterleaves, &values->interleave) &&
-           Mode(map.l2_promotion, "L2 promotion", kL2Promotions, &values->l2_promotion) &&
+    return Mode(map.swizzle, "the swizzle of a tensor map", kSwizzles, &values->swizzle) &&
+           Mode(map.interleave, "the interleave of a tensor map", kInterleaves, &values->interleave) &&
+           Mode(map.l2_promotion, "the L2 promotion of a tensor map", kL2Promotions, &values->l2_promotion) &&
            Int(source_.At(map.base_offset_bytes), "the offset of a tensor map", std::numeric_limits<int64_t>::min(),
                std::numeric_limits<int64_t>::max(), &values->base_offset_bytes);
   }

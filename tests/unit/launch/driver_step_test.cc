@@ -272,7 +272,7 @@ TEST(DriverStepTest, ATensorMapHasTheValuesOfItsFormulas) {
   EXPECT_EQ(values.oob_fill, 1);
   EXPECT_EQ(values.base_offset_bytes, -16);
   map.l2_promotion->text = "32B";
-  EXPECT_EQ(TensorMap(map, 2, &values), "L2 promotion: 32B of 4");
+  EXPECT_EQ(TensorMap(map, 2, &values), "the L2 promotion of a tensor map: 32B of 4");
   map.element_strides[1].number = 9;
   EXPECT_EQ(TensorMap(map, 2, &values), "an element stride of a tensor map: 9 of 1 to 8");
   map.byte_strides[0].number = 24;
