@@ -127,8 +127,8 @@ tunefarm_status Evaluation::Buffers(Selection* selection) const {
   return TUNEFARM_OK;
 }
 
-// In two passes, as server/worker/cuda/loaded_module.cc: how many blocks fit depends on the launch, and the launch may
-// depend on how many fit. Of an entry that is launched more than once, the least.
+// In two passes, as server/definition/launch_evaluation.cc: how many blocks fit depends on the launch, and the launch
+// may depend on how many fit. Of an entry that is launched more than once, the least.
 tunefarm_status Evaluation::Occupancy(const std::vector<LoadedStep>& steps, Selection* selection) const {
   PackageFormulas formulas(kernel_, slots_, error_);
   driver_step::StepEvaluator evaluator(&formulas);

@@ -212,6 +212,13 @@ absl::StatusOr<std::vector<StepPlan>> KernelPlan::Steps(Sequence sequence, const
   return definition::EvaluateSteps(*impl_, sequence, problem, config, device, loaded);
 }
 
+absl::StatusOr<std::vector<StepPlan>> KernelPlan::LoadedSteps(Sequence sequence, const ResolvedProblem& problem,
+                                                              const Config& config, const DeviceClass& device,
+                                                              std::map<std::string, LoadedEntry> loaded,
+                                                              const ActiveBlocks& active_blocks) const {
+  return definition::EvaluateLoadedSteps(*impl_, sequence, problem, config, device, std::move(loaded), active_blocks);
+}
+
 std::vector<std::string> KernelPlan::Entries(Sequence sequence) const {
   std::vector<std::string> entries;
   const auto formulas = impl_->sequences.find(sequence);

@@ -165,6 +165,15 @@ class KernelPlan {
   absl::StatusOr<std::vector<StepPlan>> Steps(Sequence sequence, const ResolvedProblem& problem, const Config& config,
                                               const DeviceClass& device,
                                               const std::map<std::string, LoadedEntry>* loaded = nullptr) const;
+  // The same for loaded entries whose max_active_blocks is found for these steps. `active_blocks` says how many blocks
+  // of a step's entry a multiprocessor holds; it is given the entry, the attributes, the block and the dynamic shared
+  // memory that the step has with one block. Of an entry that is launched more than once the least answer counts, and 1
+  // at least. Its errors are returned.
+  using ActiveBlocks = std::function<absl::StatusOr<int64_t>(const StepPlan& step)>;
+  absl::StatusOr<std::vector<StepPlan>> LoadedSteps(Sequence sequence, const ResolvedProblem& problem,
+                                                    const Config& config, const DeviceClass& device,
+                                                    std::map<std::string, LoadedEntry> loaded,
+                                                    const ActiveBlocks& active_blocks) const;
   // Entries that any step of a sequence names (for the compiler's name expressions), also those whose `when` is false.
   std::vector<std::string> Entries(Sequence sequence) const;
   bool HasSequence(Sequence sequence) const;

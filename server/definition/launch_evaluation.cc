@@ -104,36 +104,64 @@ class PlanFormulas {
 // A sequence being evaluated.
 class Evaluation {
  public:
-  Evaluation(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
-             const std::map<std::string, LoadedEntry>* loaded, Slots slots)
-      : impl_(impl), problem_(problem), formulas_(impl, loaded, std::move(slots)) {}
+  // `loaded` may change between two calls.
+  Evaluation(const KernelPlanAccess::Impl& impl, Sequence sequence, const ResolvedProblem& problem,
+             const Config& config, const DeviceClass& device, const std::map<std::string, LoadedEntry>* loaded)
+      : impl_(impl), problem_(problem), formulas_(impl, loaded, impl.Slots(problem, &config, &device, nullptr)) {
+    const auto steps = impl.sequences.find(sequence);
+    if (steps != impl.sequences.end()) steps_ = steps->second;
+  }
 
-  // nullopt when the step's `when` is false.
-  absl::StatusOr<std::optional<StepPlan>> Step(const StepFormula& formula) {
-    formulas_.SetEntry(formula.kind == StepPlan::Kind::kKernel ? formula.step.kernel().entry() : std::string());
-    bool runs = false;
-    if (!evaluator_.Runs(formula, &runs)) return formulas_.error();
-    if (!runs) return std::optional<StepPlan>();
-    StepPlan plan;
-    plan.kind = formula.kind;
-    plan.name = formula.step.name();
-    plan.timed = !formula.step.untimed();
-    switch (formula.kind) {
-      case StepPlan::Kind::kKernel:
-        RETURN_IF_ERROR(Launch(formula, &plan));
-        break;
-      case StepPlan::Kind::kMemset:
-        plan.memset_buffer = formula.step.memset().buffer();
-        plan.memset_byte = static_cast<uint8_t>(formula.step.memset().byte());
-        break;
-      case StepPlan::Kind::kLibraryOp:
-        RETURN_IF_ERROR(LibraryOp(formula, &plan));
-        break;
+  absl::StatusOr<std::vector<StepPlan>> Steps() {
+    std::vector<StepPlan> plans;
+    for (const StepFormula& formula : steps_) {
+      ASSIGN_OR_RETURN(const bool runs, Runs(formula));
+      if (runs) RETURN_IF_ERROR(Step(formula, &plans.emplace_back()));
     }
-    return std::optional<StepPlan>(std::move(plan));
+    return plans;
+  }
+
+  // The launches that run, with what decides how many blocks of each a multiprocessor holds.
+  absl::StatusOr<std::vector<StepPlan>> Blocks() {
+    std::vector<StepPlan> plans;
+    for (const StepFormula& formula : steps_) {
+      if (formula.kind != StepPlan::Kind::kKernel) continue;
+      ASSIGN_OR_RETURN(const bool runs, Runs(formula));
+      if (!runs) continue;
+      StepPlan& plan = plans.emplace_back();
+      plan.entry = formula.step.kernel().entry();
+      plan.attributes = formula.step.kernel().attributes();
+      if (!evaluator_.Block(formula, &plan)) return formulas_.error();
+    }
+    return plans;
   }
 
  private:
+  // To be called first for each step.
+  absl::StatusOr<bool> Runs(const StepFormula& formula) {
+    formulas_.SetEntry(formula.kind == StepPlan::Kind::kKernel ? formula.step.kernel().entry() : std::string());
+    bool runs = false;
+    if (!evaluator_.Runs(formula, &runs)) return formulas_.error();
+    return runs;
+  }
+
+  absl::Status Step(const StepFormula& formula, StepPlan* plan) {
+    plan->kind = formula.kind;
+    plan->name = formula.step.name();
+    plan->timed = !formula.step.untimed();
+    switch (formula.kind) {
+      case StepPlan::Kind::kKernel:
+        return Launch(formula, plan);
+      case StepPlan::Kind::kMemset:
+        plan->memset_buffer = formula.step.memset().buffer();
+        plan->memset_byte = static_cast<uint8_t>(formula.step.memset().byte());
+        break;
+      case StepPlan::Kind::kLibraryOp:
+        return LibraryOp(formula, plan);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Launch(const StepFormula& formula, StepPlan* plan) {
     const v1::KernelLaunch& launch = formula.step.kernel();
     plan->entry = launch.entry();
@@ -179,6 +207,7 @@ class Evaluation {
 
   const KernelPlanAccess::Impl& impl_;
   const ResolvedProblem& problem_;
+  std::span<const StepFormula> steps_;
   PlanFormulas formulas_;
   driver_step::StepEvaluator<PlanFormulas> evaluator_{&formulas_};
 };
@@ -256,15 +285,26 @@ absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl
                                                     const ResolvedProblem& problem, const Config& config,
                                                     const DeviceClass& device,
                                                     const std::map<std::string, LoadedEntry>* loaded) {
-  std::vector<StepPlan> steps;
-  const auto formulas = impl.sequences.find(sequence);
-  if (formulas == impl.sequences.end()) return steps;
-  Evaluation evaluation(impl, problem, loaded, impl.Slots(problem, &config, &device, nullptr));
-  for (const StepFormula& formula : formulas->second) {
-    ASSIGN_OR_RETURN(std::optional<StepPlan> step, evaluation.Step(formula));
-    if (step.has_value()) steps.push_back(*std::move(step));
+  return Evaluation(impl, sequence, problem, config, device, loaded).Steps();
+}
+
+// In two passes: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
+absl::StatusOr<std::vector<StepPlan>> EvaluateLoadedSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
+                                                          const ResolvedProblem& problem, const Config& config,
+                                                          const DeviceClass& device,
+                                                          std::map<std::string, LoadedEntry> loaded,
+                                                          const KernelPlan::ActiveBlocks& active_blocks) {
+  for (auto& [entry, known] : loaded) known.max_active_blocks = 1;
+  Evaluation evaluation(impl, sequence, problem, config, device, &loaded);
+  ASSIGN_OR_RETURN(const std::vector<StepPlan> launches, evaluation.Blocks());
+  std::map<std::string, int64_t> least;
+  for (const StepPlan& launch : launches) {
+    ASSIGN_OR_RETURN(const int64_t blocks, active_blocks(launch));
+    int64_t& known = least.emplace(launch.entry, blocks).first->second;
+    known = std::min(known, blocks);
   }
-  return steps;
+  for (const auto& [entry, blocks] : least) loaded[entry].max_active_blocks = std::max<int64_t>(blocks, 1);
+  return evaluation.Steps();
 }
 
 absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,

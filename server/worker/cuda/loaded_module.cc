@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/base/status.h"
 
@@ -62,7 +63,6 @@ std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const Ke
       continue;
     }
     LoadedEntry& known = loaded[entry];
-    known.max_active_blocks = 1;  // until the launch's shape is known
     known.registers = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_NUM_REGS);
     known.static_shared_bytes = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   }
@@ -133,35 +133,35 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
 
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
                       LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
-  Failure missing;
+  Failure missing, failure;
   std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
-  const auto evaluate = [&] {
-    return kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded);
-  };
-  // Twice: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
-  absl::StatusOr<std::vector<StepPlan>> first = evaluate();
-  if (!first.ok()) return missing ? missing : Refused(first.status());
   std::map<std::string, int> blocks_per_sm;
-  for (const StepPlan& step : *first) {
-    if (step.kind != StepPlan::Kind::kKernel) continue;
+  const auto active_blocks = [&](const StepPlan& step) -> absl::StatusOr<int64_t> {
     CUfunction function = nullptr;
-    if (module == nullptr)
-      return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
-    TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
-    TUNEFARM_RETURN_IF_FAILED(MakeReady(gpu, step, function));
+    if (module == nullptr) {
+      failure = {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    } else {
+      failure = module->Function(step.entry, &function);
+    }
+    if (!failure) failure = MakeReady(gpu, step, function);
+    if (failure) return absl::CancelledError();
     int blocks = 0;
     if (gpu.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
             &blocks, function, static_cast<int>(std::clamp<int64_t>(ThreadsOf(step), 1, 1024)),
             step.dynamic_shared_bytes) != CUDA_SUCCESS) {
       blocks = 0;
     }
-    const auto known = blocks_per_sm.find(step.entry);
-    blocks_per_sm[step.entry] = known == blocks_per_sm.end() ? blocks : std::min(known->second, blocks);
-    loaded[step.entry].max_active_blocks = std::max(blocks_per_sm[step.entry], 1);
+    int& least = blocks_per_sm.emplace(step.entry, blocks).first->second;
+    least = std::min(least, blocks);
+    return blocks;
+  };
+  absl::StatusOr<std::vector<StepPlan>> evaluated =
+      kernel.plan->LoadedSteps(sequence, kernel.problem, config, kernel.device_class, std::move(loaded), active_blocks);
+  if (failure) return failure;
+  if (!evaluated.ok()) {
+    return missing && absl::IsFailedPrecondition(evaluated.status()) ? missing : Refused(evaluated.status());
   }
-  absl::StatusOr<std::vector<StepPlan>> second = evaluate();
-  if (!second.ok()) return Refused(second.status());
-  for (const StepPlan& step : *second) {
+  for (const StepPlan& step : *evaluated) {
     if (step.kind != StepPlan::Kind::kKernel) continue;
     CUfunction function = nullptr;
     TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
@@ -170,7 +170,7 @@ Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Seque
       TUNEFARM_RETURN_IF_FAILED(AddResources(gpu, step, function, blocks_per_sm[step.entry], resources));
     }
   }
-  *steps = *std::move(second);
+  *steps = *std::move(evaluated);
   return {};
 }
 

@@ -140,6 +140,35 @@ TEST_F(LaunchTest, StepsAreEvaluated) {
   EXPECT_EQ(resident, 3U * 132);
 }
 
+TEST_F(LaunchTest, ActiveBlocksAreTheLeastOfAnEntrysLaunchesAndOneAtLeast) {
+  const auto plan = SamplePlan("reference { steps", R"(
+launches { kernel { entry: "finish" grid: "1" block: "256" arguments: ["sum", "resident"] } }
+reference { steps)");
+  const std::map<std::string, LoadedEntry> loaded = {{"scale<BLOCK>", {9, 9, 9}}, {"finish", {9, 40, 0}}};
+  std::vector<std::string> asked;
+  int64_t threads = 512;
+  const auto active_blocks = [&](const StepPlan& step) -> absl::StatusOr<int64_t> {
+    asked.push_back(step.entry + " " + std::to_string(step.block[0]) + " " + std::to_string(step.dynamic_shared_bytes));
+    return threads / step.block[0];
+  };
+  const auto grids = [&] {
+    std::vector<uint32_t> all;
+    const auto steps = plan->LoadedSteps(Sequence::kLaunches, problem_, config_, device_, loaded, active_blocks);
+    EXPECT_TRUE(steps.ok()) << Message(steps.status());
+    for (const StepPlan& step : steps.value_or(std::vector<StepPlan>())) all.push_back(step.grid[0]);
+    return all;
+  };
+  EXPECT_THAT(grids(), ElementsAre(8, 2 * 132, 1));
+  EXPECT_THAT(asked, ElementsAre("scale<BLOCK> 128 32768", "finish 64 0", "finish 256 0"));
+  threads = 0;
+  EXPECT_THAT(grids(), ElementsAre(8, 132, 1));
+  const absl::Status status =
+      plan->LoadedSteps(Sequence::kLaunches, problem_, config_, device_, loaded,
+                        [](const StepPlan&) -> absl::StatusOr<int64_t> { return absl::CancelledError(); })
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(LaunchTest, WhenLeavesStepsOut) {
   config_.Set("STAGES", Value(1));
   config_.Set("VECTOR", Value(true));

@@ -379,25 +379,15 @@ std::optional<Source> MakeSource(const Definition& own, const Config& closed, co
 
 // ---- What a worker does ----
 
-// In two passes, as server/worker/cuda/loaded_module.cc.
 absl::StatusOr<std::vector<StepPlan>> WorkerSteps(const KernelPlan& plan, const ResolvedProblem& problem,
                                                   const Config& config, const DeviceClass& device) {
   std::map<std::string, LoadedEntry> loaded;
   for (const std::string& entry : plan.Entries(Sequence::kLaunches)) {
-    loaded[entry] = {1, kRegisters, kStaticSharedBytes};
+    loaded[entry] = {0, kRegisters, kStaticSharedBytes};
   }
-  auto first = plan.Steps(Sequence::kLaunches, problem, config, device, &loaded);
-  if (!first.ok()) return first;
-  std::map<std::string, int64_t> active;
-  for (const StepPlan& step : *first) {
-    if (step.kind != StepPlan::Kind::kKernel) continue;
-    const int64_t threads = int64_t{step.block[0]} * step.block[1] * step.block[2];
-    const int64_t blocks = ActiveBlocks(threads, step.dynamic_shared_bytes);
-    const auto [known, is_new] = active.emplace(step.entry, blocks);
-    known->second = std::min(known->second, blocks);
-    loaded[step.entry].max_active_blocks = known->second;
-  }
-  return plan.Steps(Sequence::kLaunches, problem, config, device, &loaded);
+  return plan.LoadedSteps(Sequence::kLaunches, problem, config, device, std::move(loaded), [](const StepPlan& step) {
+    return ActiveBlocks(int64_t{step.block[0]} * step.block[1] * step.block[2], step.dynamic_shared_bytes);
+  });
 }
 
 std::string TextOf(const driver_step::TensorMapValues& map, uint64_t buffer) {
