@@ -15,6 +15,9 @@ using expression::Cell;
 
 namespace {
 
+static_assert(TUNEFARM_BOOL == int{kBool} && TUNEFARM_INT == int{kInt});
+static_assert(TUNEFARM_FLOAT == int{kFloat} && TUNEFARM_STRING == int{kString});
+
 bool IsSame(const Cell& a, const Cell& b) {
   if (a.type != b.type) return false;
   if (a.type != ValueType::kString) return a.int_value == b.int_value;
@@ -149,23 +152,13 @@ std::vector<tunefarm_dim> KernelDims::Fixed() const {
     const Cell& cell = fixed_[number];
     tunefarm_dim& given = dims.emplace_back();
     given.name = name(number);
-    switch (cell.type) {
-      case ValueType::kBool:
-        given.type = TUNEFARM_BOOL;
-        given.value.number = cell.int_value;
-        break;
-      case ValueType::kInt:
-        given.type = TUNEFARM_INT;
-        given.value.number = cell.int_value;
-        break;
-      case ValueType::kFloat:
-        given.type = TUNEFARM_FLOAT;
-        given.value.real = cell.float_value;
-        break;
-      case ValueType::kString:
-        given.type = TUNEFARM_STRING;
-        given.value.text = cell.string_value;  // of a package or of texts_: both end by a zero byte
-        break;
+    given.type = static_cast<tunefarm_value_type>(cell.type);
+    if (cell.type == ValueType::kFloat) {
+      given.value.real = cell.float_value;
+    } else if (cell.type == ValueType::kString) {
+      given.value.text = cell.string_value;  // of a package or of texts_: both end by a zero byte
+    } else {
+      given.value.number = cell.int_value;
     }
   }
   return dims;

@@ -160,20 +160,16 @@ class KernelPlan {
   absl::StatusOr<int64_t> FootprintBytes(const ResolvedProblem& problem, const Config& config,
                                          const DeviceClass& device) const;
 
+  // How many blocks of a step's entry a multiprocessor holds, by its attributes, block and dynamic shared memory.
+  using ActiveBlocks = std::function<absl::StatusOr<int64_t>(const StepPlan& step)>;
   // Steps of a sequence whose `when` holds, evaluated. `loaded` maps entry to what the loader said; expressions that
-  // use kernel.* fail without it. For kReference and kPreparePerProblem pass the default config.
+  // use kernel.* fail without it. With `active_blocks` its max_active_blocks are found for these steps: what they are
+  // with 1 is asked for, and of an entry that is launched more than once the least answer counts, and 1 at least.
+  // For kReference and kPreparePerProblem pass the default config.
   absl::StatusOr<std::vector<StepPlan>> Steps(Sequence sequence, const ResolvedProblem& problem, const Config& config,
                                               const DeviceClass& device,
-                                              const std::map<std::string, LoadedEntry>* loaded = nullptr) const;
-  // The same for loaded entries whose max_active_blocks is found for these steps. `active_blocks` says how many blocks
-  // of a step's entry a multiprocessor holds; it is given the entry, the attributes, the block and the dynamic shared
-  // memory that the step has with one block. Of an entry that is launched more than once the least answer counts, and 1
-  // at least. Its errors are returned.
-  using ActiveBlocks = std::function<absl::StatusOr<int64_t>(const StepPlan& step)>;
-  absl::StatusOr<std::vector<StepPlan>> LoadedSteps(Sequence sequence, const ResolvedProblem& problem,
-                                                    const Config& config, const DeviceClass& device,
-                                                    std::map<std::string, LoadedEntry> loaded,
-                                                    const ActiveBlocks& active_blocks) const;
+                                              const std::map<std::string, LoadedEntry>* loaded = nullptr,
+                                              const ActiveBlocks& active_blocks = nullptr) const;
   // Entries that any step of a sequence names (for the compiler's name expressions), also those whose `when` is false.
   std::vector<std::string> Entries(Sequence sequence) const;
   bool HasSequence(Sequence sequence) const;

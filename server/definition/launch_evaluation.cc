@@ -284,18 +284,13 @@ absl::Status UnlessUnknown(const absl::Status& status) {
 absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
                                                     const ResolvedProblem& problem, const Config& config,
                                                     const DeviceClass& device,
-                                                    const std::map<std::string, LoadedEntry>* loaded) {
-  return Evaluation(impl, sequence, problem, config, device, loaded).Steps();
-}
-
-// In two passes: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
-absl::StatusOr<std::vector<StepPlan>> EvaluateLoadedSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
-                                                          const ResolvedProblem& problem, const Config& config,
-                                                          const DeviceClass& device,
-                                                          std::map<std::string, LoadedEntry> loaded,
-                                                          const KernelPlan::ActiveBlocks& active_blocks) {
-  for (auto& [entry, known] : loaded) known.max_active_blocks = 1;
-  Evaluation evaluation(impl, sequence, problem, config, device, &loaded);
+                                                    const std::map<std::string, LoadedEntry>* loaded,
+                                                    const KernelPlan::ActiveBlocks& active_blocks) {
+  if (active_blocks == nullptr) return Evaluation(impl, sequence, problem, config, device, loaded).Steps();
+  // In two passes: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
+  std::map<std::string, LoadedEntry> found = *loaded;
+  for (auto& [entry, known] : found) known.max_active_blocks = 1;
+  Evaluation evaluation(impl, sequence, problem, config, device, &found);
   ASSIGN_OR_RETURN(const std::vector<StepPlan> launches, evaluation.Blocks());
   std::map<std::string, int64_t> least;
   for (const StepPlan& launch : launches) {
@@ -303,7 +298,7 @@ absl::StatusOr<std::vector<StepPlan>> EvaluateLoadedSteps(const KernelPlanAccess
     int64_t& known = least.emplace(launch.entry, blocks).first->second;
     known = std::min(known, blocks);
   }
-  for (const auto& [entry, blocks] : least) loaded[entry].max_active_blocks = std::max<int64_t>(blocks, 1);
+  for (const auto& [entry, blocks] : least) found[entry].max_active_blocks = std::max<int64_t>(blocks, 1);
   return evaluation.Steps();
 }
 
@@ -320,7 +315,8 @@ absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProb
     for (const StepFormula& formula : formulas->second) RETURN_IF_ERROR(CheckScalarsOfDims(impl, formula, slots));
   }
   for (const Sequence sequence : {Sequence::kPreparePerProblem, Sequence::kReference, Sequence::kBaseline}) {
-    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, default_config, device, nullptr).status()));
+    RETURN_IF_ERROR(
+        UnlessUnknown(EvaluateSteps(impl, sequence, problem, default_config, device, nullptr, nullptr).status()));
   }
   return absl::OkStatus();
 }
@@ -335,7 +331,7 @@ absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl&
   for (const BufferFormula& buffer : impl.buffers)
     RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, problem, slots).status());
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
-    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, config, device, nullptr).status()));
+    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, config, device, nullptr, nullptr).status()));
   }
   return std::string();
 }

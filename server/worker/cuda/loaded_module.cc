@@ -134,7 +134,7 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
                       LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
   Failure missing, failure;
-  std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
+  const std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
   std::map<std::string, int> blocks_per_sm;
   const auto active_blocks = [&](const StepPlan& step) -> absl::StatusOr<int64_t> {
     CUfunction function = nullptr;
@@ -156,7 +156,7 @@ Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Seque
     return blocks;
   };
   absl::StatusOr<std::vector<StepPlan>> evaluated =
-      kernel.plan->LoadedSteps(sequence, kernel.problem, config, kernel.device_class, std::move(loaded), active_blocks);
+      kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded, active_blocks);
   if (failure) return failure;
   if (!evaluated.ok()) {
     return missing && absl::IsFailedPrecondition(evaluated.status()) ? missing : Refused(evaluated.status());

@@ -153,7 +153,7 @@ reference { steps)");
   };
   const auto grids = [&] {
     std::vector<uint32_t> all;
-    const auto steps = plan->LoadedSteps(Sequence::kLaunches, problem_, config_, device_, loaded, active_blocks);
+    const auto steps = plan->Steps(Sequence::kLaunches, problem_, config_, device_, &loaded, active_blocks);
     EXPECT_TRUE(steps.ok()) << Message(steps.status());
     for (const StepPlan& step : steps.value_or(std::vector<StepPlan>())) all.push_back(step.grid[0]);
     return all;
@@ -163,8 +163,8 @@ reference { steps)");
   threads = 0;
   EXPECT_THAT(grids(), ElementsAre(8, 132, 1));
   const absl::Status status =
-      plan->LoadedSteps(Sequence::kLaunches, problem_, config_, device_, loaded,
-                        [](const StepPlan&) -> absl::StatusOr<int64_t> { return absl::CancelledError(); })
+      plan->Steps(Sequence::kLaunches, problem_, config_, device_, &loaded,
+                  [](const StepPlan&) -> absl::StatusOr<int64_t> { return absl::CancelledError(); })
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }

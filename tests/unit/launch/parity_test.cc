@@ -385,7 +385,7 @@ absl::StatusOr<std::vector<StepPlan>> WorkerSteps(const KernelPlan& plan, const 
   for (const std::string& entry : plan.Entries(Sequence::kLaunches)) {
     loaded[entry] = {0, kRegisters, kStaticSharedBytes};
   }
-  return plan.LoadedSteps(Sequence::kLaunches, problem, config, device, std::move(loaded), [](const StepPlan& step) {
+  return plan.Steps(Sequence::kLaunches, problem, config, device, &loaded, [](const StepPlan& step) {
     return ActiveBlocks(int64_t{step.block[0]} * step.block[1] * step.block[2], step.dynamic_shared_bytes);
   });
 }
