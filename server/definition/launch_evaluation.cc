@@ -105,12 +105,9 @@ class PlanFormulas {
 class Evaluation {
  public:
   // `loaded` may change between two calls.
-  Evaluation(const KernelPlanAccess::Impl& impl, Sequence sequence, const ResolvedProblem& problem,
-             const Config& config, const DeviceClass& device, const std::map<std::string, LoadedEntry>* loaded)
-      : impl_(impl), problem_(problem), formulas_(impl, loaded, impl.Slots(problem, &config, &device, nullptr)) {
-    const auto steps = impl.sequences.find(sequence);
-    if (steps != impl.sequences.end()) steps_ = steps->second;
-  }
+  Evaluation(const KernelPlanAccess::Impl& impl, const std::vector<StepFormula>& steps, const ResolvedProblem& problem,
+             const std::map<std::string, LoadedEntry>* loaded, Slots slots)
+      : impl_(impl), steps_(steps), problem_(problem), formulas_(impl, loaded, std::move(slots)) {}
 
   absl::StatusOr<std::vector<StepPlan>> Steps() {
     std::vector<StepPlan> plans;
@@ -206,8 +203,8 @@ class Evaluation {
   }
 
   const KernelPlanAccess::Impl& impl_;
+  const std::vector<StepFormula>& steps_;
   const ResolvedProblem& problem_;
-  std::span<const StepFormula> steps_;
   PlanFormulas formulas_;
   driver_step::StepEvaluator<PlanFormulas> evaluator_{&formulas_};
 };
@@ -286,11 +283,14 @@ absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl
                                                     const DeviceClass& device,
                                                     const std::map<std::string, LoadedEntry>* loaded,
                                                     const KernelPlan::ActiveBlocks& active_blocks) {
-  if (active_blocks == nullptr) return Evaluation(impl, sequence, problem, config, device, loaded).Steps();
+  const auto steps = impl.sequences.find(sequence);
+  if (steps == impl.sequences.end()) return std::vector<StepPlan>();
+  Slots slots = impl.Slots(problem, &config, &device, nullptr);
+  if (active_blocks == nullptr) return Evaluation(impl, steps->second, problem, loaded, std::move(slots)).Steps();
   // In two passes: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
   std::map<std::string, LoadedEntry> found = *loaded;
   for (auto& [entry, known] : found) known.max_active_blocks = 1;
-  Evaluation evaluation(impl, sequence, problem, config, device, &found);
+  Evaluation evaluation(impl, steps->second, problem, &found, std::move(slots));
   ASSIGN_OR_RETURN(const std::vector<StepPlan> launches, evaluation.Blocks());
   std::map<std::string, int64_t> least;
   for (const StepPlan& launch : launches) {

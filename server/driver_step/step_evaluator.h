@@ -59,16 +59,16 @@ class StepEvaluator {
   // What decides how many blocks a multiprocessor holds: the block and the dynamic shared memory.
   template <typename Step>
   bool Block(const Step& step, LaunchValues* values) {
-    return Extents(step.block, "the block", &values->block) &&
-           Int(source_.At(step.dynamic_shared_bytes), "the dynamic shared memory", 0,
-               std::numeric_limits<int32_t>::max(), &values->dynamic_shared_bytes);
+    return Extents(step.block, "the block", &values->block) && SharedBytes(step, values);
   }
 
   template <typename Step>
   bool Launch(const Step& step, LaunchValues* values) {
     *values = {};
-    if (!Extents(step.grid, "the grid", &values->grid) || !Block(step, values)) return false;
-    if (!source_.At(step.cluster, 0)) return true;
+    if (!Extents(step.grid, "the grid", &values->grid) || !Extents(step.block, "the block", &values->block)) {
+      return false;
+    }
+    if (!source_.At(step.cluster, 0)) return SharedBytes(step, values);
     values->cluster = {1, 1, 1};
     if (!Extents(step.cluster, "the cluster", &*values->cluster)) return false;
     for (size_t axis = 0; axis < 3; ++axis) {
@@ -76,7 +76,7 @@ class StepEvaluator {
       if (values->grid[axis] % blocks == 0) continue;
       return source_.NoMultiple(*source_.At(step.cluster, axis), "the grid", values->grid[axis], blocks);
     }
-    return true;
+    return SharedBytes(step, values);
   }
 
   // Of 1 to kTensorRankMax extents, for each of which there is a box, and for all but the last a stride in bytes.
@@ -110,6 +110,12 @@ class StepEvaluator {
   }
 
  private:
+  template <typename Step>
+  bool SharedBytes(const Step& step, LaunchValues* values) {
+    return Int(source_.At(step.dynamic_shared_bytes), "the dynamic shared memory", 0,
+               std::numeric_limits<int32_t>::max(), &values->dynamic_shared_bytes);
+  }
+
   template <typename List>
   bool Extents(const List& list, const char* what, std::array<uint32_t, 3>* extents) {
     for (size_t axis = 0; axis < 3; ++axis) {

@@ -231,6 +231,7 @@ TEST(DriverStepTest, ALaunchHasTheExtentsOfItsFormulasAndElseOnes) {
   EXPECT_EQ(Launch(step, &values), "the grid: 4 by 3");
   step.cluster = {{0}};
   EXPECT_EQ(Launch(step, &values), "the cluster: 0 of 1 to 2147483647");
+  step.cluster = {{1}, {2}};
   step.dynamic_shared_bytes = Formula{-1};
   EXPECT_EQ(Launch(step, &values), "the dynamic shared memory: -1 of 0 to 2147483647");
   step.block = {{32}, {0}};
