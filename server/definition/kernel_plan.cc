@@ -208,8 +208,9 @@ absl::StatusOr<int64_t> KernelPlan::FootprintBytes(const ResolvedProblem& proble
 
 absl::StatusOr<std::vector<StepPlan>> KernelPlan::Steps(Sequence sequence, const ResolvedProblem& problem,
                                                         const Config& config, const DeviceClass& device,
-                                                        const std::map<std::string, LoadedEntry>* loaded) const {
-  return definition::EvaluateSteps(*impl_, sequence, problem, config, device, loaded);
+                                                        const std::map<std::string, LoadedEntry>* loaded,
+                                                        const ActiveBlocks& active_blocks) const {
+  return definition::EvaluateSteps(*impl_, sequence, problem, config, device, loaded, active_blocks);
 }
 
 std::vector<std::string> KernelPlan::Entries(Sequence sequence) const {

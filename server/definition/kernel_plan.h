@@ -19,6 +19,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/device/device_class.h"
+#include "server/driver_step/step_evaluator.h"
+#include "server/driver_step/tensor_map.h"
 #include "server/expression/config.h"
 #include "server/space/space.h"
 #include "tunefarm/v1/kernel.pb.h"
@@ -76,28 +78,17 @@ struct ScalarPlan {
 
 struct TensorMapPlan {
   std::string buffer;
-  tunefarm::v1::DataType type;
-  std::vector<uint64_t> dims;          // innermost first
-  std::vector<uint64_t> byte_strides;  // rank - 1
-  std::vector<uint32_t> box;
-  std::vector<uint32_t> element_strides;
-  std::string swizzle, interleave, l2_promotion;  // "none", "128B", ...
-  bool oob_fill_nan = false;
-  int64_t base_offset_bytes = 0;
+  driver_step::TensorMapValues values;
 };
 
-// One step with every expression evaluated.
-struct StepPlan {
+// One step with every expression evaluated; of a kKernel the launch, too.
+struct StepPlan : driver_step::LaunchValues {
   enum class Kind { kKernel, kMemset, kLibraryOp };
   Kind kind = Kind::kKernel;
   std::string name;
   bool timed = true;
   // kKernel
   std::string entry;
-  std::array<int64_t, 3> grid{1, 1, 1};
-  std::array<int64_t, 3> block{1, 1, 1};
-  std::optional<std::array<int64_t, 3>> cluster;
-  int64_t dynamic_shared_bytes = 0;
   std::vector<std::string> arguments;
   tunefarm::v1::LaunchAttributes attributes;
   std::map<std::string, ScalarPlan> scalars;         // of `arguments`
@@ -169,11 +160,16 @@ class KernelPlan {
   absl::StatusOr<int64_t> FootprintBytes(const ResolvedProblem& problem, const Config& config,
                                          const DeviceClass& device) const;
 
+  // How many blocks of a step's entry a multiprocessor holds, by its attributes, block and dynamic shared memory.
+  using ActiveBlocks = std::function<absl::StatusOr<int64_t>(const StepPlan& step)>;
   // Steps of a sequence whose `when` holds, evaluated. `loaded` maps entry to what the loader said; expressions that
-  // use kernel.* fail without it. For kReference and kPreparePerProblem pass the default config.
+  // use kernel.* fail without it. With `active_blocks` its max_active_blocks are found for these steps: what they are
+  // with 1 is asked for, and of an entry that is launched more than once the least answer counts, and 1 at least.
+  // For kReference and kPreparePerProblem pass the default config.
   absl::StatusOr<std::vector<StepPlan>> Steps(Sequence sequence, const ResolvedProblem& problem, const Config& config,
                                               const DeviceClass& device,
-                                              const std::map<std::string, LoadedEntry>* loaded = nullptr) const;
+                                              const std::map<std::string, LoadedEntry>* loaded = nullptr,
+                                              const ActiveBlocks& active_blocks = nullptr) const;
   // Entries that any step of a sequence names (for the compiler's name expressions), also those whose `when` is false.
   std::vector<std::string> Entries(Sequence sequence) const;
   bool HasSequence(Sequence sequence) const;

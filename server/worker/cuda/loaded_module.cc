@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/base/status.h"
 
@@ -14,17 +15,18 @@ int Attribute(const GpuContext& gpu, CUfunction function, CUfunction_attribute w
   return gpu.driver().cuFuncGetAttribute(&value, which, function) == CUDA_SUCCESS ? value : 0;
 }
 
-int64_t ThreadsOf(const StepPlan& step) { return step.block[0] * step.block[1] * step.block[2]; }
+int64_t ThreadsOf(const StepPlan& step) { return int64_t{step.block[0]} * step.block[1] * step.block[2]; }
 
 Failure AllowShared(const GpuContext& gpu, const StepPlan& step, CUfunction function) {
   const int64_t fixed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  if (step.dynamic_shared_bytes < 0 || step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
+  if (step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
     return {v1::OUTCOME_INFEASIBLE_LAUNCH,
             fmt::format("{} needs {} bytes of shared memory per block ({} of them dynamic), but the device has {}.",
                         step.entry, step.dynamic_shared_bytes + fixed, step.dynamic_shared_bytes,
                         gpu.shared_bytes_per_block_optin())};
   }
-  if (step.dynamic_shared_bytes <= Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) return {};
+  const int64_t allowed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (step.dynamic_shared_bytes <= allowed) return {};
   return gpu.driver().Check(
       gpu.driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                       static_cast<int>(step.dynamic_shared_bytes)),
@@ -61,7 +63,6 @@ std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const Ke
       continue;
     }
     LoadedEntry& known = loaded[entry];
-    known.max_active_blocks = 1;  // until the launch's shape is known
     known.registers = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_NUM_REGS);
     known.static_shared_bytes = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   }
@@ -132,35 +133,35 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
 
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
                       LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
-  Failure missing;
-  std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
-  const auto evaluate = [&] {
-    return kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded);
-  };
-  // Twice: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
-  absl::StatusOr<std::vector<StepPlan>> first = evaluate();
-  if (!first.ok()) return missing ? missing : Refused(first.status());
+  Failure missing, failure;
+  const std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
   std::map<std::string, int> blocks_per_sm;
-  for (const StepPlan& step : *first) {
-    if (step.kind != StepPlan::Kind::kKernel) continue;
+  const auto active_blocks = [&](const StepPlan& step) -> absl::StatusOr<int64_t> {
     CUfunction function = nullptr;
-    if (module == nullptr)
-      return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
-    TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
-    TUNEFARM_RETURN_IF_FAILED(MakeReady(gpu, step, function));
+    if (module == nullptr) {
+      failure = {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    } else {
+      failure = module->Function(step.entry, &function);
+    }
+    if (!failure) failure = MakeReady(gpu, step, function);
+    if (failure) return absl::CancelledError();
     int blocks = 0;
     if (gpu.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
             &blocks, function, static_cast<int>(std::clamp<int64_t>(ThreadsOf(step), 1, 1024)),
-            static_cast<size_t>(step.dynamic_shared_bytes)) != CUDA_SUCCESS) {
+            step.dynamic_shared_bytes) != CUDA_SUCCESS) {
       blocks = 0;
     }
-    const auto known = blocks_per_sm.find(step.entry);
-    blocks_per_sm[step.entry] = known == blocks_per_sm.end() ? blocks : std::min(known->second, blocks);
-    loaded[step.entry].max_active_blocks = std::max(blocks_per_sm[step.entry], 1);
+    int& least = blocks_per_sm.emplace(step.entry, blocks).first->second;
+    least = std::min(least, blocks);
+    return blocks;
+  };
+  absl::StatusOr<std::vector<StepPlan>> evaluated =
+      kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded, active_blocks);
+  if (failure) return failure;
+  if (!evaluated.ok()) {
+    return missing && absl::IsFailedPrecondition(evaluated.status()) ? missing : Refused(evaluated.status());
   }
-  absl::StatusOr<std::vector<StepPlan>> second = evaluate();
-  if (!second.ok()) return Refused(second.status());
-  for (const StepPlan& step : *second) {
+  for (const StepPlan& step : *evaluated) {
     if (step.kind != StepPlan::Kind::kKernel) continue;
     CUfunction function = nullptr;
     TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
@@ -169,7 +170,7 @@ Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Seque
       TUNEFARM_RETURN_IF_FAILED(AddResources(gpu, step, function, blocks_per_sm[step.entry], resources));
     }
   }
-  *steps = *std::move(second);
+  *steps = *std::move(evaluated);
   return {};
 }
 
