@@ -46,6 +46,9 @@ TEST_F(FileSetTest, AChangedFileChangesTheSet) {
   EXPECT_TRUE(IsUnchanged(files));
   EXPECT_NE(Read().state, files.state);
   EXPECT_EQ(Read().content, files.content);
+  EXPECT_EQ(ChecksumOf(Read()), ChecksumOf(files));
+  Write("a.h", "One");
+  EXPECT_NE(ChecksumOf(Read()), ChecksumOf(files));
 }
 
 TEST_F(FileSetTest, AMissingFileIsAChange) {
