@@ -66,6 +66,7 @@ tunefarm::v1::Trial TakenOver(const tunefarm::v1::Trial& measured, std::string_v
   if (!measured.has_measurement()) trial.clear_measurement();
   trial.set_stopped_early(measured.stopped_early());
   trial.set_device_uuid(measured.device_uuid());
+  trial.set_work(measured.work());
   trial.set_headers(measured.headers());
   trial.set_reused(true);
   trial.set_reused_trial(std::string(name));
