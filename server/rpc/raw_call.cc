@@ -88,8 +88,10 @@ RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::Callb
   }
   ticket_.emplace(*std::move(ticket));
   read_.context = context;
-  around_->reads->Add(&read_);
-  StartRead(&request_);
+  ticket_->BeginRead([this] {
+    around_->reads->Add(&read_);
+    StartRead(&request_);
+  });
 }
 
 void RawCall::Refuse(const absl::Status& status) {
@@ -99,6 +101,7 @@ void RawCall::Refuse(const absl::Status& status) {
 
 void RawCall::OnReadDone(bool ok) {
   around_->reads->Remove(&read_);
+  ticket_->EndRead();
   const absl::Status received = ok ? Receive() : NoRequest();
   if (!received.ok()) {
     request_.Clear();

@@ -168,7 +168,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
   for (const std::string& address : options.addresses) {
     const std::string path = UnixPath(address);
     const bool is_unix = !path.empty();
-    if (!is_unix) builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
+    if (!is_unix) {
+      builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
+      // What arrives of a call before its request is read stays 64 KiB, also of a peer that sends fast.
+      builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    }
     const int descriptors_max = Acceptor::DescriptorsMax(PeersOf(options, address));
     auto acceptor = is_unix ? Acceptor::OpenUnix(path, options.is_admin ? 0600 : 0660, descriptors_max)
                             : Acceptor::Open(address, descriptors_max);

@@ -66,16 +66,17 @@ class HostileClients(unittest.TestCase):
     def address(farm):
         return next(a for a in farm.info()["addresses"] if not a.startswith("unix:"))
 
-    def peer(self, kind, address, pages):
+    def peer(self, kind, address, pages, size):
         name = {"explode": "alice", "watch": "look"}.get(kind)
         identity = {"certificate": self.ca / f"{name}.pem", "key": self.ca / f"{name}.key"} if name else {}
-        return HostilePeer(kind, address=address, ca=self.ca / "ca.pem", http=pages, job="jobs/1", **identity)
+        return HostilePeer(kind, address=address, ca=self.ca / "ca.pem", http=pages, job="jobs/1", size=size, **identity)
 
-    def attack(self, farm):
-        """The peers, once they have ended. Meanwhile look-ups, probes and a job go on."""
+    def attack(self, farm, size=1 << 20):
+        """The peers, whose large requests have `size` bytes, once they have ended. Meanwhile look-ups, probes and a job go
+        on."""
         address, pages = self.address(farm), farm.info()["http_address"]
         with contextlib.ExitStack() as stack:
-            peers = [stack.enter_context(self.peer(kind, address, pages)) for kind in TEN]
+            peers = [stack.enter_context(self.peer(kind, address, pages, size)) for kind in TEN]
             with PlainCalls(f"unix:{farm.directory}/run/client.sock") as calls:
                 for number in range(LOOKUPS):
                     # Not repeated: peers on the network close no connection of this machine's users.
@@ -110,6 +111,17 @@ class HostileClients(unittest.TestCase):
             log = farm.log.read_text(errors="replace")
             self.assertLess(len(re.findall(r"\brpc (gRPC|protobuf) says:", log)), 100)
             self.assertNotRegex(log, r"^[EWID]\d{4} ", "a line of the library itself")
+
+    def test_requests_nearly_as_large_as_they_may_be(self):
+        """A few of them arrive at once, so that gRPC never runs out of memory and closes nothing of others."""
+        with self.farm() as farm:
+            farm.start()
+            farm.cli("tune", "noop_host", "--max-trials", "8", *QUICK)
+            peers = self.attack(farm, 15 << 20)
+            self.assertIsNone(farm.process.poll(), "the daemon has ended")
+            peak = memory(farm.process.pid, "VmHWM")
+            print(f"peak {peak >> 20} MiB", [(peer.kind, peer.counts) for peer in peers], flush=True)
+            self.assertLess(peak, PEAK_BYTES_MAX)
 
     def test_connections_without_identity_are_closed(self):
         """Those that never shake hands, those that shake hands and say no more, and those that speak HTTP/2 and never call."""
