@@ -114,6 +114,7 @@ bool IsUnchanged(const FileSet& files) {
 }
 
 uint64_t ChecksumOf(const FileSet& files) {
+  if (files.packed_paths.empty() && files.content != 0) return 0;
   Checksum sum;
   sum.Add(Xxh3(files.packed_paths));
   sum.Add(files.content);

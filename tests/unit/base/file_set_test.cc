@@ -49,6 +49,8 @@ TEST_F(FileSetTest, AChangedFileChangesTheSet) {
   EXPECT_EQ(ChecksumOf(Read()), ChecksumOf(files));
   Write("a.h", "One");
   EXPECT_NE(ChecksumOf(Read()), ChecksumOf(files));
+  EXPECT_EQ(ChecksumOf(ReadFileSet({}, kLater)), 0u);
+  EXPECT_NE(ChecksumOf(FileSet()), 0u) << "which files is not known";
 }
 
 TEST_F(FileSetTest, AMissingFileIsAChange) {
