@@ -8,6 +8,9 @@
 // loader says, since a missing header or a full disk makes errors too, and those would stand for ever; not NOISY,
 // OUT_OF_MEMORY and what the machinery lost.
 //
+// The key does not tell headers outside of the definition apart, which are known after compiling only. A measurement
+// with such headers (Trial.headers) is taken over by the agent, once it has compiled the config with the same ones.
+//
 // Pure; any thread.
 #pragma once
 
