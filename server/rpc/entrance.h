@@ -43,9 +43,6 @@ class Entrance {
   void Record(const CallContext& context, std::string_view call, const google::protobuf::Message* request,
               const google::protobuf::Message* response, const absl::Status& outcome) const;
 
-  // Whether the connection says who calls, and nobody on a network is among them.
-  bool KnowsCallers() const { return listener_.identity.has_value() && !listener_.is_readable; }
-
   const Gate& gate() const { return *gate_; }
 
  private:

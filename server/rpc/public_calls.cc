@@ -131,7 +131,6 @@ void PublicCalls::AddTuning(Router* router) {
 void PublicCalls::AddLookup(Router* router) {
   LookupApi* const api = services_.lookup;
   AddCall(router, "tunefarm.v1.LookupService/LookupConfig", kFast, api, &LookupApi::LookupConfig);
-  router->MarkQuick("tunefarm.v1.LookupService/LookupConfig");
   AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&slow_, kWaitMax}, api,
           &LookupApi::BatchLookupConfigs);
   AddCall(router, "tunefarm.v1.LookupService/ListBestConfigs", kFast, api, &LookupApi::ListBestConfigs);

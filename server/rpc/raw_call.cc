@@ -67,8 +67,7 @@ MemoryShare RawStream::HoldForStream(size_t bytes) const { return call_->ticket_
 
 // ---- RawCall ----
 
-RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context,
-                 grpc::ByteBuffer* request)
+RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context)
     : around_(around), route_(route), context_(context) {
   if (route_->probe) {
     const grpc::Slice answer(route_->probe());
@@ -88,11 +87,6 @@ RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::Callb
     return;
   }
   ticket_.emplace(*std::move(ticket));
-  if (request != nullptr) {
-    request_.Swap(request);
-    Arrived(request_.Valid());
-    return;
-  }
   read_.context = context;
   ticket_->BeginRead([this] {
     around_->reads->Add(&read_);
@@ -108,10 +102,6 @@ void RawCall::Refuse(const absl::Status& status) {
 void RawCall::OnReadDone(bool ok) {
   around_->reads->Remove(&read_);
   ticket_->EndRead();
-  Arrived(ok);
-}
-
-void RawCall::Arrived(bool ok) {
   const absl::Status received = ok ? Receive() : NoRequest();
   if (!received.ok()) {
     request_.Clear();

@@ -2,9 +2,6 @@
 // there is room for one more; then the bytes; then what they would take in memory; and only then the message. Owns
 // itself: deleted in OnDone.
 //
-// Of a quick route gRPC reads the request first, on listeners whose callers are all the same: one change of threads
-// less. It is asked the same before its bytes are looked at.
-//
 // Threads: as gRPC's callback API; Run may come on a thread of ours.
 #pragma once
 
@@ -52,7 +49,6 @@ struct Route {
   std::function<void(RawCall* call, const google::protobuf::Message& request)> run;
   // Set: answers at once, to everybody, whatever is asked: no byte of the request is read. The serialized answer.
   std::function<std::string()> probe;
-  bool is_quick = false;  // small requests that are answered at once, on gRPC's thread
 };
 
 // What is the same for all calls of one listener. All outlive the calls.
@@ -93,9 +89,7 @@ class RawStream {
 
 class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // `request`: what has arrived with the call, which is taken; null: it is yet to be read.
-  RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context,
-          grpc::ByteBuffer* request = nullptr);
+  RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context);
 
   const CallContext& caller() const { return caller_; }
   const CallSurroundings& around() const { return *around_; }
@@ -121,7 +115,6 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
  private:
   friend class RawStream;
 
-  void Arrived(bool ok);
   absl::Status Receive();
   // On a thread of the lane.
   void Run();

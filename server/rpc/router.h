@@ -93,9 +93,6 @@ class Router {
     });
   }
 
-  // See Route::is_quick; the call was added, on gRPC's threads.
-  void MarkQuick(std::string_view call);
-
   // Answered at once with the bytes, without identity: no byte of its request is read.
   void AddProbe(std::string_view call, std::function<std::string()> answer);
 

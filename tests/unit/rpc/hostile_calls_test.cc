@@ -59,21 +59,6 @@ TEST_F(HostileCallsTest, WhoMayNotCallIsToldSoWhateverIsSent) {
   EXPECT_EQ(Send("client.sock", "/tunefarm.v1.KernelService/None", "").error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
-// Of a look-up over a socket gRPC reads the request before we are asked.
-TEST_F(HostileCallsTest, ALookUpThatComesWithItsRequestIsAskedTheSame) {
-  constexpr char kLookup[] = "/tunefarm.v1.LookupService/LookupConfig";
-  const grpc::Status unknown = Send("client.sock", kLookup, kGarbage, "Bearer nonsense");
-  EXPECT_EQ(unknown.error_code(), grpc::StatusCode::UNAUTHENTICATED) << unknown.error_message();
-  EXPECT_EQ(ReasonIn(Send("client.sock", kLookup, kGarbage)), "MESSAGE_INVALID");
-  EXPECT_EQ(ReasonIn(Send("client.sock", kLookup, std::string(17 << 20, 'x'))), "MESSAGE_TOO_LARGE");
-  EXPECT_EQ(ReasonIn(Send("client.sock", kLookup, "")), "KERNEL_NOT_FOUND");
-  CallLimitOptions none;
-  none.calls_max = 0;
-  CallLimits limits(none);
-  const auto server = Limited("none.sock", &limits);
-  EXPECT_EQ(ReasonIn(Send("none.sock", kLookup, kGarbage)), "TOO_MANY_CALLS");
-}
-
 TEST_F(HostileCallsTest, WhatExplodesWhenItIsParsedIsRefused) {
   v1::CreateKernelRequest entries;
   for (int i = 0; i < (1 << 20); ++i) entries.mutable_kernel()->add_parameters();
