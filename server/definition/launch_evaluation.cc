@@ -50,6 +50,8 @@ class Evaluation {
     switch (formula.kind) {
       case StepPlan::Kind::kKernel:
         RETURN_IF_ERROR(Launch(formula, &plan));
+        // Only Triton's may be empty.
+        if (std::find(plan.grid.begin(), plan.grid.end(), 0) != plan.grid.end()) return std::optional<StepPlan>();
         break;
       case StepPlan::Kind::kMemset:
         plan.memset_buffer = formula.step.memset().buffer();
@@ -94,9 +96,9 @@ class Evaluation {
     return value;
   }
 
-  absl::Status Extents(const std::vector<Formula>& formulas, std::array<int64_t, 3>* extents) const {
+  absl::Status Extents(const std::vector<Formula>& formulas, std::array<int64_t, 3>* extents, int64_t least = 1) const {
     for (size_t i = 0; i < formulas.size(); ++i) {
-      ASSIGN_OR_RETURN((*extents)[i], IntWithin(formulas[i], 1, std::numeric_limits<int32_t>::max()));
+      ASSIGN_OR_RETURN((*extents)[i], IntWithin(formulas[i], least, std::numeric_limits<int32_t>::max()));
     }
     return absl::OkStatus();
   }
@@ -104,7 +106,8 @@ class Evaluation {
   absl::Status Launch(const StepFormula& formula, StepPlan* plan) const {
     const v1::KernelLaunch& launch = formula.step.kernel();
     plan->entry = launch.entry();
-    RETURN_IF_ERROR(Extents(formula.grid, &plan->grid));
+    const int64_t grid_min = impl_.kernel.language() == v1::LANGUAGE_TRITON ? 0 : 1;
+    RETURN_IF_ERROR(Extents(formula.grid, &plan->grid, grid_min));
     RETURN_IF_ERROR(Extents(formula.block, &plan->block));
     if (!formula.cluster.empty()) {
       std::array<int64_t, 3> cluster{1, 1, 1};
@@ -234,6 +237,10 @@ absl::StatusOr<std::string> FirstBrokenGpuLimit(const KernelPlanAccess::Impl& im
       }
       LaunchShape shape = sequence == Sequence::kLaunches ? common : LaunchShape();
       for (size_t i = 0; i < formula.grid.size(); ++i) shape.grid[i] = IfKnown(formula.grid[i], slots).value_or(1);
+      if (impl.kernel.language() == v1::LANGUAGE_TRITON &&
+          std::find(shape.grid.begin(), shape.grid.end(), 0) != shape.grid.end()) {
+        continue;  // It launches nothing.
+      }
       for (size_t i = 0; i < formula.block.size(); ++i) shape.block[i] = IfKnown(formula.block[i], slots).value_or(1);
       if (formula.dynamic_shared_bytes.has_value()) {
         shape.shared_bytes += IfKnown(*formula.dynamic_shared_bytes, slots).value_or(0);
