@@ -35,8 +35,9 @@ bool MayAnswer(WorkerRole role, Outcome outcome) {
     case OUTCOME_COMPILE_ERROR:
     case OUTCOME_COMPILE_TIMEOUT:
     case OUTCOME_COMPILE_CRASH:
-      return true;
+    // Triton's compiler may know that a device lacks what the launch would need.
     case OUTCOME_INFEASIBLE_LAUNCH:
+      return true;
     case OUTCOME_LOAD_ERROR:
     case OUTCOME_RUN_TIMEOUT:
     case OUTCOME_RUN_CRASH:

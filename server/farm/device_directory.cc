@@ -27,6 +27,7 @@ std::string Lower(std::string_view text) {
 std::string_view LanguageName(const KernelPlan& plan) {
   if (plan.language() == tunefarm::v1::LANGUAGE_HOST_CXX) return "HOST_CXX";
   if (plan.language() == tunefarm::v1::LANGUAGE_CUDA) return "CUDA";
+  if (plan.language() == tunefarm::v1::LANGUAGE_TRITON) return "TRITON";
   return plan.device_kind() == DeviceKind::kHost ? "PYTHON (on the host)" : "PYTHON (on a GPU)";
 }
 
