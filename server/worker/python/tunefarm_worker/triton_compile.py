@@ -70,7 +70,8 @@ class TritonCompiler:
         try:
             module = self._module.load()
         except BaseException as error:
-            _fail(f"importing the module raised {sentence_of(error)}", error)
+            raise Ended(messages.COMPILE_ERROR, self._without_paths(f"importing the module raised {sentence_of(error)}"),
+                        self._without_paths(_log_of(error))) from None
         reference, baseline = self._kernel.get("reference", {}), self._kernel.get("baseline", {})
         steps = [*self._kernel.get("launches", []), *(item.get("step", {}) for item in self._kernel.get("prepare", [])),
                  *reference.get("steps", []), *baseline.get("steps", [])]
