@@ -169,6 +169,7 @@ std::string CheckProbeReport(const ProbeReport& report) {
     return fmt::format("it reported {} devices, the limit is {}", report.devices_size(), kDevicesMax);
   if (report.notes_size() > kNotesMax)
     return fmt::format("it sent {} notes, the limit is {}", report.notes_size(), kNotesMax);
+  if (report.triton_version().size() > 64) return "it named an oversized release of Triton";
   for (const Device& device : report.devices()) {
     // The host has none of its own: the daemon keeps one for it.
     if (device.uuid().size() > 128) return "it reported a device with an oversized UUID";

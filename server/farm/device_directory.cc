@@ -341,6 +341,14 @@ std::string DeviceDirectory::ToolkitOf(std::string_view uuid) const {
   return {};
 }
 
+std::string DeviceDirectory::TritonOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.device.triton_version();
+  }
+  return {};
+}
+
 std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
   const auto devices = Current();
   for (const Known& known : *devices) {
