@@ -82,7 +82,7 @@ TEST(TritonBinary, EveryFieldHasItsLimits) {
       [](TritonKernel* k) { k->set_num_ctas(0); },
       [](TritonKernel* k) { k->set_num_ctas(17); },
       [](TritonKernel* k) { k->set_shared_bytes(-1); },
-      [](TritonKernel* k) { k->set_shared_bytes((1 << 20) + 1); },
+      [](TritonKernel* k) { k->set_shared_bytes((1 << 30) + 1); },
       [](TritonKernel* k) { k->set_global_scratch_bytes(-1); },
       [](TritonKernel* k) { k->set_profile_scratch_bytes((1 << 30) + 1); },
       [](TritonKernel* k) { k->set_global_scratch_alignment(3); },
