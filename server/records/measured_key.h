@@ -5,8 +5,8 @@
 // Triton's release), the driver (of a CPU the kernel), with which a time may change as it does in the catalog, how is
 // measured, and the config. Only verdicts on the config are taken over: OK with a time taken under good conditions,
 // wrong results, damage, refusals by the driver. Not crashes and hangs, which the poison index remembers
-// (jobs/poison_index.h); not what a compiler or loader says, since a missing header or a full disk makes errors too, and
-// those would stand for ever; not NOISY, OUT_OF_MEMORY and what the machinery lost.
+// (jobs/poison_index.h); not what a compiler or loader says, since a missing header or a full disk makes errors too,
+// and those would stand for ever; not NOISY, OUT_OF_MEMORY and what the machinery lost.
 //
 // Pure; any thread.
 #pragma once
