@@ -275,7 +275,11 @@ class ArgumentChecker {
     if (!draft_.is_cuda() && (value.uses & kUsesKernel) != 0) {
       return FieldError(path + ".value", kConflictingFields, "kernel.* is known only for LANGUAGE_CUDA");
     }
-    plan_.scalars.emplace(name, ScalarFormula{scalar->data_type(), std::move(value)});
+    if (scalar->do_not_specialize() && !draft_.is_triton()) {
+      return FieldError(path + ".do_not_specialize", kConflictingFields,
+                        "only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
+    }
+    plan_.scalars.emplace(name, ScalarFormula{scalar->data_type(), std::move(value), !scalar->do_not_specialize()});
     return absl::OkStatus();
   }
 

@@ -72,6 +72,7 @@ struct BufferPlan {
 struct ScalarPlan {
   tunefarm::v1::DataType type;
   std::array<std::byte, 8> bytes{};
+  bool is_specialised = true;  // for TRITON: the compiler may know the value
 };
 
 struct TensorMapPlan {

@@ -23,7 +23,10 @@ using Slots = std::vector<Value>;
 absl::StatusOr<ScalarPlan> EvaluateScalar(std::string_view name, const ScalarFormula& formula, const Slots& slots) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*formula.value, slots));
   auto encoded = EncodeScalar(formula.type, value);
-  if (encoded.ok()) return encoded;
+  if (encoded.ok()) {
+    encoded->is_specialised = formula.is_specialised;
+    return encoded;
+  }
   return FieldError(formula.value->path, kValueOutOfRange, "argument '{}': {}", name, MessageOf(encoded.status()));
 }
 

@@ -23,7 +23,7 @@ std::string TypeName(v1::DataType type) {
 }
 
 std::string Specialised(const ScalarPlan& scalar) {
-  if (IsFloatType(scalar.type)) return TypeName(scalar.type);
+  if (IsFloatType(scalar.type) || !scalar.is_specialised) return TypeName(scalar.type);
   uint64_t bits = 0;
   std::memcpy(&bits, scalar.bytes.data(), SizeOf(scalar.type));  // little-endian, as all that has a GPU
   if (bits == 1) return TypeName(scalar.type) + "=1";

@@ -111,6 +111,16 @@ TEST(TritonKernelTest, ProblemsThatSpecialiseAlikeShareABinary) {
   EXPECT_NE(SignaturesOf(3, kOther), SignaturesOf(1, kOther));
 }
 
+TEST(TritonKernelTest, WhatIsNotSpecialisedOnIsOneBinary) {
+  const auto plan = PlanOf(TextWith("value: \"M\"", "value: \"M\" do_not_specialize: true"));
+  const Config config = *plan->ConfigFromText(kOther);
+  const Names any{"mm(*bf16,*fp32,i32,u64:16,fp32)", "split_it(u64:16)"};
+  for (const int64_t m : {1, 2, 16}) EXPECT_EQ(*TritonSignatures(*plan, ProblemOf(*plan, m), config, H100()), any);
+  EXPECT_EQ(
+      Message(CompileText(SampleWith("value: \"N\"", "value: \"N\" do_not_specialize: true")).status()),
+      "arguments[4].scalar.do_not_specialize: only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
+}
+
 TEST(TritonKernelTest, TheDefaultConfigHasTheReferenceToo) {
   EXPECT_EQ(SignaturesOf(3, "EVEN=false,ORDER=row-major,SPLIT=1,num_warps=4,register=64"),
             (Names{"mm(*bf16,*fp32,i32,u64=1,fp32)", "plain(*bf16,*fp32,i32)", "split_it(u64=1)"}));
