@@ -138,6 +138,7 @@ class Compile(unittest.TestCase):
         self.assertEqual(ended.outcome, messages.COMPILE_ERROR)
         ended = self.refusal({"BLOCK": 64, "FAULT": "resources"}, [SIGNATURE])
         self.assertIn("Required: 300000", str(ended))
+        self.assertEqual(ended.log, "")  # What was written to standard error takes its place.
         self.assertEqual(ended.outcome, messages.INFEASIBLE_LAUNCH)
 
     def test_versions_that_are_not_known_are_refused_by_name(self):

@@ -228,12 +228,15 @@ def _message_of(error: BaseException) -> str:
 
 
 def _log_of(error: BaseException) -> str:
+    """The whole error and its causes. Nothing where the message says it all: the log is then what the compiler wrote to
+    standard error."""
     parts = []
     seen: Optional[BaseException] = error
     while seen is not None and len(parts) < 8:
         parts.append(f"{type(seen).__name__}: {seen}")
         seen = seen.__cause__ or seen.__context__
-    return "\n\n".join(parts)
+    whole = "\n\n".join(parts)
+    return whole if "\n" in whole else ""
 
 
 def _fail(message: str, error: Optional[BaseException] = None) -> NoReturn:
