@@ -21,7 +21,8 @@ constexpr size_t kCubinBytesMin = 64;
 constexpr int kWarpsMax = 32;
 constexpr int kCtasMax = 16;
 constexpr int kPortableCtasMax = 8;
-constexpr int kSharedBytesMax = 1 << 30;  // the device's own limit is another outcome
+constexpr int kSharedBytesMax = 1 << 30;     // the device's own limit is another outcome
+constexpr int kSharedBytesUsual = 48 << 10;  // what a block may have without asking
 constexpr int kScratchBytesMax = 1 << 30;
 constexpr int kAlignmentMax = 4096;
 constexpr int kArgumentsMax = 64;
@@ -134,6 +135,8 @@ absl::Status CompleteTritonStep(const TritonKernel& kernel, uint64_t global_scra
     step->cluster = {kernel.num_ctas(), 1, 1};
   }
   step->attributes.set_non_portable_cluster(kernel.num_ctas() > kPortableCtasMax);
+  // As Triton's launcher prefers shared memory to cache for such functions.
+  if (kernel.shared_bytes() > kSharedBytesUsual) step->attributes.set_shared_memory_carveout_percent(100);
   step->attributes.set_cooperative(kernel.cooperative());
   step->attributes.set_programmatic_stream_serialization(kernel.programmatic_launch());
   return absl::OkStatus();

@@ -151,6 +151,11 @@ TEST(TritonBinary, AStepGetsWhatTheFunctionSays) {
   EXPECT_EQ(AddressIn(step, 2), 0U);
   EXPECT_EQ(AddressIn(step, 3), 4096U);
   EXPECT_FALSE(step.attributes.cooperative());
+  EXPECT_EQ(step.attributes.shared_memory_carveout_percent(), 0);
+  kernel.set_shared_bytes((48 << 10) + 16);
+  step = Step();
+  ASSERT_TRUE(CompleteTritonStep(kernel, 0, 0, &step).ok());
+  EXPECT_EQ(step.attributes.shared_memory_carveout_percent(), 100);
 }
 
 TEST(TritonBinary, ProgramsOfSeveralBlocksAreClusters) {
