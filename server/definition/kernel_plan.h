@@ -74,6 +74,7 @@ struct BufferPlan {
 struct ScalarPlan {
   tunefarm::v1::DataType type;
   std::array<std::byte, 8> bytes{};
+  bool is_specialised = true;  // for TRITON: the compiler may know the value
 };
 
 struct TensorMapPlan {
@@ -142,7 +143,7 @@ class KernelPlan {
   absl::StatusOr<Config> ConfigFromText(std::string_view text) const;
 
   // The macros that are baked into the binary, sorted by name: COMPILE-bound dims, parameters and derived values. Two
-  // configs with equal constants share one binary.
+  // configs with equal constants share one binary. For TRITON they are literals.
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Constants(const ResolvedProblem& problem,
                                                                              const Config& config,
                                                                              const DeviceClass& device) const;
@@ -202,6 +203,15 @@ class KernelPlan {
 
 // What kind of device runs the kernel.
 DeviceKind DeviceKindOf(const tunefarm::v1::Kernel& kernel);
+
+// Whether the sources get the values of a config as macros, and the compiler's binary is what runs.
+inline bool HasMacros(tunefarm::v1::Language language) {
+  return language == tunefarm::v1::LANGUAGE_CUDA || language == tunefarm::v1::LANGUAGE_HOST_CXX;
+}
+// Whether compile workers, and for PYTHON run workers, are interpreters of Python.
+inline bool NeedsInterpreter(tunefarm::v1::Language language) {
+  return language == tunefarm::v1::LANGUAGE_PYTHON || language == tunefarm::v1::LANGUAGE_TRITON;
+}
 
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);

@@ -20,7 +20,10 @@ using Slots = std::vector<Value>;
 absl::StatusOr<ScalarPlan> EvaluateScalar(std::string_view name, const ScalarFormula& formula, const Slots& slots) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*formula.value, slots));
   auto encoded = EncodeScalar(formula.type, value);
-  if (encoded.ok()) return encoded;
+  if (encoded.ok()) {
+    encoded->is_specialised = formula.is_specialised;
+    return encoded;
+  }
   return FieldError(formula.value->path, kValueOutOfRange, "argument '{}': {}", name, MessageOf(encoded.status()));
 }
 
@@ -113,7 +116,11 @@ class Evaluation {
     std::vector<StepPlan> plans;
     for (const StepFormula& formula : steps_) {
       ASSIGN_OR_RETURN(const bool runs, Runs(formula));
-      if (runs) RETURN_IF_ERROR(Step(formula, &plans.emplace_back()));
+      if (!runs) continue;
+      StepPlan& plan = plans.emplace_back();
+      RETURN_IF_ERROR(Step(formula, &plan));
+      // Only Triton's may be empty.
+      if (std::find(plan.grid.begin(), plan.grid.end(), 0u) != plan.grid.end()) plans.pop_back();
     }
     return plans;
   }
@@ -162,7 +169,8 @@ class Evaluation {
   absl::Status Launch(const StepFormula& formula, StepPlan* plan) {
     const v1::KernelLaunch& launch = formula.step.kernel();
     plan->entry = launch.entry();
-    if (!evaluator_.Launch(formula, plan)) return formulas_.error();
+    const int grid_min = impl_.kernel.language() == v1::LANGUAGE_TRITON ? 0 : 1;
+    if (!evaluator_.Launch(formula, plan, grid_min)) return formulas_.error();
     plan->attributes = launch.attributes();
     plan->arguments.assign(launch.arguments().begin(), launch.arguments().end());
     for (const std::string& name : plan->arguments) {
@@ -243,6 +251,10 @@ absl::StatusOr<std::string> FirstBrokenGpuLimit(const KernelPlanAccess::Impl& im
       }
       LaunchShape shape = sequence == Sequence::kLaunches ? common : LaunchShape();
       for (size_t i = 0; i < formula.grid.size(); ++i) shape.grid[i] = IfKnown(formula.grid[i], slots).value_or(1);
+      if (impl.kernel.language() == v1::LANGUAGE_TRITON &&
+          std::find(shape.grid.begin(), shape.grid.end(), 0) != shape.grid.end()) {
+        continue;  // It launches nothing.
+      }
       for (size_t i = 0; i < formula.block.size(); ++i) shape.block[i] = IfKnown(formula.block[i], slots).value_or(1);
       if (formula.dynamic_shared_bytes.has_value()) {
         shape.shared_bytes += IfKnown(*formula.dynamic_shared_bytes, slots).value_or(0);

@@ -89,6 +89,7 @@ struct BufferFormula {
 struct ScalarFormula {
   v1::DataType type = v1::DATA_TYPE_UNSPECIFIED;
   std::optional<Formula> value;
+  bool is_specialised = true;
 };
 
 struct TensorMapFormula {

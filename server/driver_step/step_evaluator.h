@@ -62,10 +62,11 @@ class StepEvaluator {
     return Extents(step.block, "the block", &values->block) && SharedBytes(step, values);
   }
 
+  // `grid_min`: 0 where a step may launch nothing.
   template <typename Step>
-  bool Launch(const Step& step, LaunchValues* values) {
+  bool Launch(const Step& step, LaunchValues* values, int grid_min = 1) {
     *values = {};
-    if (!Extents(step.grid, "the grid", &values->grid) || !Extents(step.block, "the block", &values->block)) {
+    if (!Extents(step.grid, "the grid", &values->grid, grid_min) || !Extents(step.block, "the block", &values->block)) {
       return false;
     }
     if (!source_.At(step.cluster, 0)) return SharedBytes(step, values);
@@ -117,9 +118,10 @@ class StepEvaluator {
   }
 
   template <typename List>
-  bool Extents(const List& list, const char* what, std::array<uint32_t, 3>* extents) {
+  bool Extents(const List& list, const char* what, std::array<uint32_t, 3>* extents, int least = 1) {
     for (size_t axis = 0; axis < 3; ++axis) {
-      if (!Int(source_.At(list, axis), what, 1, std::numeric_limits<int32_t>::max(), &(*extents)[axis])) return false;
+      if (!Int(source_.At(list, axis), what, least, std::numeric_limits<int32_t>::max(), &(*extents)[axis]))
+        return false;
     }
     return true;
   }

@@ -135,8 +135,8 @@ Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& bet
 
 Failure CudaProblem::LoadReference(std::unique_ptr<LoadedModule>* module) {
   if (kernel_->reference_artifact.empty()) return {};
-  Failure failure =
-      LoadedModule::Load(tools_.gpu, kernel_->reference_artifact, kernel_->reference_lowered_names, module);
+  Failure failure = LoadedModule::Load(tools_.gpu, *kernel_->plan, kernel_->reference_artifact,
+                                       kernel_->reference_lowered_names, module);
   if (!failure) failure = WriteSymbols(module->get());
   if (failure) failure.message = "The reference's binary: " + failure.message;
   return failure;

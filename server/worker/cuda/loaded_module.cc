@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "server/base/status.h"
+#include "server/definition/binary_entries.h"
+#include "server/definition/triton_signature.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -55,6 +57,7 @@ Failure MakeReady(const GpuContext& gpu, const StepPlan& step, CUfunction functi
 std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const KernelPlan& plan, Sequence sequence,
                                                  LoadedModule* module, Failure* missing) {
   std::map<std::string, LoadedEntry> loaded;
+  if (plan.language() == v1::LANGUAGE_TRITON) return loaded;  // Its expressions do not speak of them.
   for (const std::string& entry : plan.Entries(sequence)) {
     CUfunction function = nullptr;
     if (module == nullptr) continue;
@@ -84,25 +87,98 @@ Failure Refused(const absl::Status& status) {
   return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
 }
 
+Failure CompleteTritonSteps(const PreparedKernel& kernel, const Config& config, LoadedModule* module,
+                            std::vector<StepPlan>* steps) {
+  const absl::StatusOr<std::vector<BufferPlan>> buffers =
+      kernel.plan->Buffers(kernel.problem, config, kernel.device_class);
+  if (!buffers.ok()) return Refused(buffers.status());
+  for (StepPlan& step : *steps) {
+    if (step.kind != StepPlan::Kind::kKernel) continue;
+    if (module == nullptr)
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    TUNEFARM_RETURN_IF_FAILED(module->CompleteStep(TritonSignature(step, *buffers), &step));
+  }
+  return {};
+}
+
 }  // namespace
 
-Failure LoadedModule::Load(const GpuContext& gpu, const std::string& artifact,
+Failure LoadedModule::Load(const GpuContext& gpu, const KernelPlan& plan, const std::string& artifact,
                            std::map<std::string, std::string> lowered_names, std::unique_ptr<LoadedModule>* module) {
-  // The driver reads as far as the image says it is: what is no ELF file never gets there.
-  if (artifact.size() < 64 || artifact.compare(0, 4,
-                                               "\x7f"
-                                               "ELF") != 0) {
-    return {v1::OUTCOME_LOAD_ERROR, "The binary is no CUDA binary."};
-  }
   std::unique_ptr<LoadedModule> loaded(new LoadedModule(gpu, std::move(lowered_names)));
-  TUNEFARM_RETURN_IF_FAILED(gpu.driver().Check(gpu.driver().cuModuleLoadData(&loaded->module_, artifact.data()),
-                                               CallKind::kLoad, "The driver refuses the binary"));
+  if (plan.language() == v1::LANGUAGE_TRITON) {
+    TUNEFARM_RETURN_IF_FAILED(loaded->LoadTriton(artifact));
+  } else {
+    CUmodule ignored = nullptr;
+    TUNEFARM_RETURN_IF_FAILED(loaded->LoadBinary(artifact, &ignored));
+  }
   *module = std::move(loaded);
   return {};
 }
 
+Failure LoadedModule::LoadBinary(const std::string& cubin, CUmodule* module) {
+  // The driver reads as far as the image says it is: what is no ELF file never gets there.
+  if (cubin.size() < 64 || cubin.compare(0, 4,
+                                         "\x7f"
+                                         "ELF") != 0) {
+    return {v1::OUTCOME_LOAD_ERROR, "The binary is no CUDA binary."};
+  }
+  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleLoadData(module, cubin.data()), CallKind::kLoad,
+                                                "The driver refuses the binary"));
+  modules_.push_back(*module);
+  binary_bytes_ += cubin.size();
+  return {};
+}
+
+Failure LoadedModule::LoadTriton(const std::string& artifact) {
+  absl::StatusOr<std::map<std::string, worker::v1::TritonKernel>> kernels = ParseTritonBinary(artifact);
+  if (!kernels.ok()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The binary cannot be used: {}.", MessageOf(kernels.status()))};
+  }
+  triton_kernels_ = *std::move(kernels);
+  for (const auto& [signature, kernel] : triton_kernels_) {
+    // The driver reads as many parameters as the function says that it has. 0: it says so in a way that is not known.
+    const int parameters = ParametersOf(kernel.cubin(), kernel.symbol());
+    if (parameters > 0 && parameters != kernel.parameters_size()) {
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} has {} parameters in its binary, but {} are said to be passed.",
+                                                  signature, parameters, kernel.parameters_size())};
+    }
+    CUmodule module = nullptr;
+    TUNEFARM_RETURN_IF_FAILED(LoadBinary(kernel.cubin(), &module));
+    TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(
+        gpu_.driver().cuModuleGetFunction(&functions_[signature], module, kernel.symbol().c_str()), CallKind::kLoad,
+        fmt::format("The binary of {} has no function '{}'", signature, kernel.symbol())));
+  }
+  return {};
+}
+
 LoadedModule::~LoadedModule() {
-  if (module_ != nullptr) (void)gpu_.driver().cuModuleUnload(module_);
+  for (CUmodule module : modules_) (void)gpu_.driver().cuModuleUnload(module);
+}
+
+Failure LoadedModule::ScratchMemory(const std::string& name, const TritonScratch& wanted, uint64_t* address) {
+  *address = 0;
+  if (wanted.bytes == 0) return {};
+  GuardedBuffer& memory = scratch_[fmt::format("{} {}", name, wanted.bytes)];
+  if (memory.empty()) {
+    TUNEFARM_RETURN_IF_FAILED(GuardedBuffer::Allocate(gpu_, wanted.bytes + wanted.alignment, &memory));
+  }
+  *address = (memory.data() + wanted.alignment - 1) / wanted.alignment * wanted.alignment;
+  return {};
+}
+
+Failure LoadedModule::CompleteStep(const std::string& signature, StepPlan* step) {
+  const auto kernel = triton_kernels_.find(signature);
+  if (kernel == triton_kernels_.end()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The binary has no kernel '{}'.", signature)};
+  }
+  uint64_t global = 0, profile = 0;
+  TUNEFARM_RETURN_IF_FAILED(ScratchMemory("global " + signature, GlobalScratchOf(kernel->second, *step), &global));
+  TUNEFARM_RETURN_IF_FAILED(ScratchMemory("profile " + signature, ProfileScratchOf(kernel->second, *step), &profile));
+  if (const absl::Status completed = CompleteTritonStep(kernel->second, global, profile, step); !completed.ok()) {
+    return {v1::OUTCOME_LOAD_ERROR, std::string(MessageOf(completed)) + "."};
+  }
+  return {};
 }
 
 Failure LoadedModule::Function(const std::string& entry, CUfunction* function) {
@@ -111,9 +187,12 @@ Failure LoadedModule::Function(const std::string& entry, CUfunction* function) {
     *function = known->second;
     return {};
   }
+  if (!triton_kernels_.empty() || modules_.empty()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The binary has no entry '{}'.", entry)};
+  }
   const auto lowered = lowered_names_.find(entry);
   const std::string& name = lowered == lowered_names_.end() ? entry : lowered->second;
-  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetFunction(function, module_, name.c_str()),
+  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetFunction(function, modules_[0], name.c_str()),
                                                 CallKind::kLoad, fmt::format("The binary has no entry '{}'", entry)));
   functions_[entry] = *function;
   return {};
@@ -123,9 +202,9 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
   const auto lowered = lowered_names_.find("&" + symbol);
   const std::string& name = lowered == lowered_names_.end() ? symbol : lowered->second;
   size_t size = 0;
-  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetGlobal(address, &size, module_, name.c_str()),
-                                                CallKind::kLoad,
-                                                fmt::format("The binary has no constant symbol '{}'", symbol)));
+  TUNEFARM_RETURN_IF_FAILED(
+      gpu_.driver().Check(gpu_.driver().cuModuleGetGlobal(address, &size, modules_[0], name.c_str()), CallKind::kLoad,
+                          fmt::format("The binary has no constant symbol '{}'", symbol)));
   if (size >= bytes) return {};
   return {v1::OUTCOME_LOAD_ERROR,
           fmt::format("The constant symbol '{}' has {} bytes, but its data have {}.", symbol, size, bytes)};
@@ -133,6 +212,8 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
 
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
                       LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
+  // Its binary says what of a launch the formulas leave open.
+  const bool is_triton = kernel.plan->language() == v1::LANGUAGE_TRITON;
   Failure missing, failure;
   const std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
   std::map<std::string, int> blocks_per_sm;
@@ -156,10 +237,18 @@ Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Seque
     return blocks;
   };
   absl::StatusOr<std::vector<StepPlan>> evaluated =
-      kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded, active_blocks);
+      kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded,
+                         is_triton ? KernelPlan::ActiveBlocks() : active_blocks);
   if (failure) return failure;
   if (!evaluated.ok()) {
     return missing && absl::IsFailedPrecondition(evaluated.status()) ? missing : Refused(evaluated.status());
+  }
+  if (is_triton) {
+    TUNEFARM_RETURN_IF_FAILED(CompleteTritonSteps(kernel, config, module, &*evaluated));
+    for (const StepPlan& step : *evaluated) {
+      if (step.kind == StepPlan::Kind::kKernel) (void)active_blocks(step);
+      if (failure) return failure;
+    }
   }
   for (const StepPlan& step : *evaluated) {
     if (step.kind != StepPlan::Kind::kKernel) continue;
