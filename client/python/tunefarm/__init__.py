@@ -50,7 +50,7 @@ _LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "plot": "tu
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in ("tune", "launch", "torch"):
+    if name in ("tune", "launch", "torch", "triton"):
         return importlib.import_module(f"tunefarm.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'tunefarm' has no attribute '{name}'")

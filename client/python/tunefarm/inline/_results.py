@@ -43,18 +43,19 @@ class NoBest(Dict[str, Any]):
         super().__init__()
         self._why = why
 
-    def _error(self) -> FailedPreconditionError:
+    def error(self) -> FailedPreconditionError:
+        """What is raised."""
         return FailedPreconditionError(f"there is no best config: {self._why}")
 
     def __missing__(self, key: str) -> Any:
-        raise self._error()
+        raise self.error()
 
     @property
     def config(self) -> Dict[str, Any]:
-        raise self._error()
+        raise self.error()
 
     def launch(self, *arguments: Any, stream: Any = None) -> None:
-        raise self._error()
+        raise self.error()
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return NoBest, (self._why,)

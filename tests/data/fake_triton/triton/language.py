@@ -1,0 +1,13 @@
+"""What kernels name in their signatures."""
+
+
+class constexpr:
+    def __init__(self, value):
+        self.value = value
+
+
+class dtype:
+    pass
+
+
+float16 = dtype()
