@@ -27,6 +27,7 @@ import kernels  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 import tunefarm  # noqa: E402
+from tunefarm import _definitions  # noqa: E402
 from tunefarm.inline import _expressions, _space, _tune  # noqa: E402
 from tunefarm.triton import _source, tune  # noqa: E402
 from tune_kernel_test import FakeClient, Submitted  # noqa: E402
@@ -116,6 +117,15 @@ class Golden(unittest.TestCase):
             runpy.run_path(str(DATA / "triton" / "softmax_main.py"), run_name="__main__")
         self.check(client.text, "softmax.pbtxt")
         self.check(client.definition.sources[0].content.decode(), "softmax.py")
+
+
+    def test_what_the_command_line_writes(self):
+        written = DATA.parent / "golden" / "expected" / "kernels_new_triton.pbtxt"
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("kernel.pbtxt", written.read_text()), ("matmul.py", "# the kernel\n")):
+                pathlib.Path(folder, name).write_text(text)
+            made = _definitions.load(pathlib.Path(folder, "kernel.pbtxt"))
+        self.assertEqual((made.language, made.reference.steps[0]), (tunefarm.Language.TRITON, made.launches[0]))
 
 
 class Sources(unittest.TestCase):
