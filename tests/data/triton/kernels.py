@@ -18,7 +18,9 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bk, stride_cm, BLOCK_
     terms = tl.arange(0, BLOCK_K)
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for begin in range(0, K, BLOCK_K):
-        left = EVEN_K | (begin + terms < K)
+        left = begin + terms < K
+        if EVEN_K:
+            left = begin + terms >= 0
         a = tl.load(a_ptr + row_offset(rows, stride_am)[:, None] + (begin + terms)[None, :],
                     mask=(rows < M)[:, None] & left[None, :], other=0.0)
         b = tl.load(b_ptr + row_offset(begin + terms, stride_bk)[:, None] + columns[None, :],

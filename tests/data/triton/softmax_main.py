@@ -40,5 +40,5 @@ def reference(x_ptr):
 
 if __name__ == "__main__":
     x = numpy.random.default_rng(1).standard_normal((64, 1000), dtype=numpy.float32)
-    tune(made(1), [numpy.zeros(x.shape, numpy.float16), x, x.shape[1]], grid=(len(x),), outputs=["out_ptr"],
-         reference=reference)
+    results = tune(made(1), [numpy.zeros(x.shape, numpy.float16), x, x.shape[1]], grid=(len(x),), outputs=["out_ptr"],
+                   reference=reference)
