@@ -148,7 +148,7 @@ class Sources(unittest.TestCase):
             values = [renamed(item) * scale for item in shape]
             return outside(values) + math.pi + THRESHOLD + range(n) + inner
 
-        text = _source.of(inner)["inner.py"]
+        text = _source.of(inner, inner)["inner.py"]
         self.assertEqual(text, textwrap.dedent("""\
             import math
             import triton
@@ -182,10 +182,16 @@ class Sources(unittest.TestCase):
                                             "@triton.jit\ndef g(x):\n    return one.helper(x)\nfrom a_package import one\n")
             import a_package.two as two
 
-            self.assertEqual(_source.of(two.f)["f.py"], "import triton\n\n@triton.jit\ndef helper(x):\n    return x\n\n"
+            self.assertEqual(_source.of(two.f, two.f)["f.py"], "import triton\n\n@triton.jit\ndef helper(x):\n    return x\n\n"
                                                         "@triton.jit\ndef f(x):\n    return helper(x)\n")
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "'one', which g uses, is the module a_package.one of your program"):
-                _source.of(two.g)
+                _source.of(two.g, two.g)
+
+    def test_a_file_in_which_it_is_decorated_further(self):
+        autotuned = triton.autotune(configs=[], key=[])(kernels.axpy)
+        with unittest.mock.patch.object(kernels, "axpy", autotuned):
+            self.assertEqual(list(_source.of(autotuned.fn, autotuned)), ["kernels.py", "rows.py"])
+            self.assertEqual(list(_source.of(autotuned.fn, autotuned.fn)), ["axpy.py"])
 
     def test_what_cannot_be_collected(self):
         def clashing():
@@ -203,11 +209,11 @@ class Sources(unittest.TestCase):
                                      (clashing(), "the name 'FACTOR' means different things"),
                                      (triton.jit(doubled), "no function that a def statement makes")):
                 with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
-                    _source.of(function)
+                    _source.of(function, function)
             made = {}
             exec("def f(x):\n    return x\n", made)
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "the source of f cannot be read"):
-                _source.of(triton.jit(made["f"]))
+                _source.of(triton.jit(made["f"]), None)
 
 
 class Definitions(unittest.TestCase):

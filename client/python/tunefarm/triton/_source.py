@@ -24,15 +24,17 @@ _DECORATORS = ("jit", "constexpr_function")  # others choose configs or launch
 _NO_LITERAL = object()
 
 
-def of(kernel: Any) -> Dict[str, str]:
-    """Files by name, the first of which holds the kernel: its own file if the kernel stands at its module level, with the
-    modules beside it that it imports; else a file of the functions and constants that the kernel uses."""
+def of(kernel: Any, decorated: Any) -> Dict[str, str]:
+    """Files by name, the first of which holds the kernel: its own file if the kernel, or what further decorators made of
+    it, stands at its module level, with the modules beside it that it imports; else a file of the functions and constants
+    that the kernel uses."""
     function = kernel.fn
     module = sys.modules.get(function.__module__ or "")
     file = getattr(module, "__file__", None)
-    if module is not None and module.__name__ != "__main__" and file and vars(module).get(function.__name__) is kernel:
+    if module is not None and module.__name__ != "__main__" and file and Path(file).is_file():
+        found = vars(module).get(function.__name__)
         files: Dict[str, str] = {}
-        if Path(file).is_file() and _add_file(Path(file), module.__name__, files):
+        if (found is kernel or found is decorated) and _add_file(Path(file), module.__name__, files):
             return files
     return {f"{function.__name__}.py": _Collector().text(kernel)}
 

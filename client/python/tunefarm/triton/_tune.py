@@ -102,7 +102,7 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     values, fixed = names.values(args, constexprs or {}, chosen)
     blocks = _definition.grid_of(_grid(grid, {**values, **fixed}), chosen)
     arguments = _read(values, names.types, outputs, reference)
-    sources = _source.of(kernel)
+    sources = _source.of(kernel, fn)
 
     connect = _tune.connections(client)
     with connect() as connection:
