@@ -289,7 +289,7 @@ class Refusals(unittest.TestCase):
     def test_functions(self):
         self.refused("fn is a function; give a function that is decorated by @triton.jit", fn=product)
         self.refused("with reset_to_zero, which is not supported", fn=triton.autotune([], [], reset_to_zero=["y"])(kernels.axpy))
-        self.refused("fn is a Heuristics", fn=type("Heuristics", (), {"fn": kernels.axpy})())
+        self.refused("fn is a Heuristics", fn=triton.heuristics({})(kernels.axpy))
 
     def test_arguments(self):
         given = axpy_arguments()

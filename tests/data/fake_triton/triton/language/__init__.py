@@ -1,6 +1,3 @@
-"""What kernels name in their signatures."""
-
-
 class constexpr:
     def __init__(self, value):
         self.value = value
