@@ -230,6 +230,8 @@ class Definitions(unittest.TestCase):
                                   (-1, "I32", "-1")):
             made = axpy(args={**axpy_arguments(), "n": value}, grid=1).arguments[3].scalar
             self.assertEqual((tunefarm.v1.kernel_pb2.DataType.Name(made.data_type), made.value), (f"DATA_TYPE_{kind}", text))
+        made = axpy(args={**axpy_arguments(), "a": numpy.float32(0.5), "n": numpy.int64(1000)})
+        self.assertEqual([item.scalar.value for item in made.arguments[2:]], ["0.5", "1000"])
         annotated = unittest.mock.patch.object(kernels.axpy.params[3], "annotation_type", "i64", create=True)
         with annotated:
             self.assertEqual(axpy().arguments[3].scalar.data_type, tunefarm.v1.kernel_pb2.DATA_TYPE_I64)

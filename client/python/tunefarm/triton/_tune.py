@@ -135,7 +135,7 @@ def _kernel(fn: Any) -> Any:
     """The function of @triton.jit itself."""
     inner = fn
     if hasattr(fn, "configs") and hasattr(fn, "fn"):
-        for name in ("reset_to_zero", "restore_value"):
+        for name in ("reset_to_zero", "restore_value", "user_defined_pre_hook", "user_defined_post_hook"):
             if getattr(fn, name, None):
                 raise InvalidArgumentError(f"fn is decorated by @triton.autotune with {name}, which is not supported; give "
                                            "fn.fn, and outputs that begin as they must")
@@ -402,13 +402,13 @@ def _check_apart(values: Mapping[str, Any]) -> None:
 
 
 def _extent(given: Any) -> "Optional[tuple[int, int]]":
-    """Its first address and the one behind its last, as far as they are known."""
+    """Its first address and the one behind its last, as far as they are known; None for a number."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(given, torch.Tensor):
         begin = given.data_ptr()
         return begin, begin + given.numel() * given.element_size()
     interface = getattr(given, "__cuda_array_interface__", None) or getattr(given, "__array_interface__", None)
-    if not interface or not hasattr(given, "nbytes"):
+    if not interface or _is_scalar(given) or not hasattr(given, "nbytes"):
         return None
     begin = interface["data"][0]
     return begin, begin + given.nbytes
