@@ -354,10 +354,11 @@ class Refusals(unittest.TestCase):
 class Ended(unittest.TestCase):
     """What becomes of a job's trials."""
 
-    def tuned(self, trials, **options):
+    def tuned(self, trials, winner=None, **options):
         class Client(FakeClient):
             def tune(self, path, **options):
-                return types.SimpleNamespace(kernel="kernels/k", name="jobs/7")
+                best = winner and types.SimpleNamespace(config=winner)
+                return types.SimpleNamespace(kernel="kernels/k", name="jobs/7", best=best)
 
             def results(self, job):
                 return types.SimpleNamespace(to_list=lambda: trials)
@@ -384,6 +385,8 @@ class Ended(unittest.TestCase):
         config = results.triton_config()
         self.assertEqual((config.kwargs, config.num_warps), ({"BLOCK": 64}, 4))
         self.assertEqual(list(results.to_dataframe()["time"]), [0.25, 0.5])
+        results = self.tuned([self.trial(128, 0.5), self.trial(64, 0.25)], winner={"BLOCK": 128, "maxnreg": 32}, quiet=True)
+        self.assertEqual((dict(results.best), results.best_time), ({"BLOCK": 128, "maxnreg": 32}, 0.5))
 
     def test_none(self):
         with warnings.catch_warnings(record=True) as warned:
