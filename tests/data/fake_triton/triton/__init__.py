@@ -47,21 +47,32 @@ def jit(function=None, **options):
     return JITFunction(function)
 
 
+class Config:
+    def __init__(self, kwargs, num_warps=4, num_stages=3, num_ctas=1, maxnreg=None, pre_hook=None):
+        self.kwargs, self.pre_hook = kwargs, pre_hook
+        self.num_warps, self.num_stages, self.num_ctas, self.maxnreg = num_warps, num_stages, num_ctas, maxnreg
+
+
 class Autotuner:
+    def __init__(self, function, configs, reset_to_zero):
+        self.fn, self.configs, self.reset_to_zero = function, configs, reset_to_zero
+
+
+class Heuristics:
     def __init__(self, function):
         self.fn = function
 
 
-class Heuristics(Autotuner):
-    pass
-
-
-def autotune(configs, key):
-    return Autotuner
+def autotune(configs, key, reset_to_zero=None):
+    return lambda function: Autotuner(function, configs, reset_to_zero)
 
 
 def heuristics(values):
     return Heuristics
+
+
+def cdiv(x, y):
+    return (x + y - 1) // y
 
 
 def compile(source, target=None, options=None):
