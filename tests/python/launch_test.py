@@ -169,9 +169,9 @@ class Arguments(unittest.TestCase):
 
     def test_tensors_like_the_last_ones_are_read_at_once(self):
         for _ in range(2):
-            self.assertEqual(self.read(Tensor(), Tensor(elements=3)), ([4096, 4096], [24, 12], _arrays._Torch))
+            self.assertEqual(self.read(Tensor(), Tensor(elements=3)), ([4096, 4096, 24, 12], _arrays._Torch))
         with mock.patch.object(_arrays._Torch, "read", side_effect=AssertionError):
-            self.assertEqual(self.read(Tensor(elements=5), Tensor()), ([4096, 4096], [20, 24], _arrays._Torch))
+            self.assertEqual(self.read(Tensor(elements=5), Tensor()), ([4096, 4096, 20, 24], _arrays._Torch))
         for wrong, reason in ((Tensor("float64"), "type float64; the kernel takes f32"), (Tensor(place=0), "CUDA device 0; .* for CUDA device 1"),
                               (Tensor(place=-1), "is on the CPU"), (Tensor(place=-2), "is on device -2"),
                               (Tensor(is_contiguous=False), "is not contiguous"), (5, "is a int, which is no array")):
@@ -185,21 +185,21 @@ class Arguments(unittest.TestCase):
         old = Tensor()
         del old.nbytes
         for _ in range(2):
-            self.assertEqual(self.read(old, Tensor()), ([4096, 4096], [24, 24], _arrays._Torch))
+            self.assertEqual(self.read(old, Tensor()), ([4096, 4096, 24, 24], _arrays._Torch))
 
     def test_arrays_of_two_libraries(self):
         self.taken = _arrays.Arguments("k", (("x", "f32", "IN"), ("y", "f32", "OUT")), -1)
         array = numpy.zeros(4, "f4")
         array.flags.writeable = False
         for _ in range(2):
-            self.assertEqual(self.read(array, Tensor(place=-1)), ([array.ctypes.data, 4096], [16, 24], _arrays._Torch))
+            self.assertEqual(self.read(array, Tensor(place=-1)), ([array.ctypes.data, 4096, 16, 24], _arrays._Torch))
             with self.assertRaisesRegex(InvalidArgumentError, "argument 'x' of kernel 'k' is read-only"):
                 self.read(array, Tensor(place=-1), prepares=True)
             with self.assertRaisesRegex(InvalidArgumentError, "argument 'y' of kernel 'k' is read-only"):
                 self.read(Tensor(place=-1), array)
 
     def test_no_arguments(self):
-        self.assertEqual(_arrays.Arguments("k", (), 1).read((), None, False), ([], [], _arrays.Other))
+        self.assertEqual(_arrays.Arguments("k", (), 1).read((), None, False), ([], _arrays.Other))
 
 
 class Dims(unittest.TestCase):

@@ -254,13 +254,6 @@ class _Torch(Other):
         return value.data_ptr(), value.numel(), value.dtype, ON_CPU, value.is_contiguous(), True
 
     @staticmethod
-    def read_all(values: Sequence[Any]) -> Tuple[List[Any], List[int], List[int]]:
-        """All that must fit, the addresses and the bytes of tensors, in half the time of reading one after another.
-        AttributeError before PyTorch 2.1."""
-        return ([(each.dtype, each.device, each.is_contiguous()) for each in values],
-                [each.data_ptr() for each in values], [each.nbytes for each in values])
-
-    @staticmethod
     def current_stream(device: int) -> int:
         global _torch_stream
         if _torch_stream is None:
@@ -353,22 +346,24 @@ class Arguments:
         """`arguments`: names, types of elements ("bf16") and accesses ("IN"). `device`: where they have to lie."""
         self._kernel, self._device = kernel, device
         self._slots = tuple(_Slot(*argument) for argument in arguments)
-        self._fitting: List[Any] = []  # of tensors that were found to fit, what _Torch.read_all says of them
+        self._fitting: Optional[List[Any]] = None  # of tensors: what was found to fit last
 
-    def read(self, values: Sequence[Any], stream: Optional[int],
-             prepares: bool) -> Tuple[List[int], List[int], Type[Other]]:
-        """Addresses and bytes of arrays in the order of the arguments, and the library that allocates and says which
-        stream is current. Whether there are enough bytes is for libtunefarm-launch to say. `stream`: that of the
+    def read(self, values: Sequence[Any], stream: Optional[int], prepares: bool) -> Tuple[List[int], Type[Other]]:
+        """The addresses of arrays in the order of the arguments, then their bytes, and the library that allocates and
+        says which stream is current. Whether the bytes suffice is for libtunefarm-launch to say. `stream`: that of the
         launch; None: the caller gave none. `prepares`: inputs may be written, too."""
-        tensors: List[Any] = []
-        if _tensors.issuperset(map(type, values)):
+        tensors: Optional[List[Any]] = None
+        if values and _tensors.issuperset(map(type, values)):
+            # All at once, in half the time of one after another.
             try:
-                tensors, pointers, sizes = _Torch.read_all(values)
-            except Exception:  # said below, where each is read by itself
+                tensors = [(each.dtype, each.device, each.is_contiguous()) for each in values]
+                if tensors == self._fitting:
+                    return [each.data_ptr() for each in values] + [each.nbytes for each in values], _Torch
+            except Exception:  # said below of the one that cannot be read; PyTorch before 2.1 has no nbytes
                 pass
-            if tensors and tensors == self._fitting:
-                return pointers, sizes, _Torch
-        pointers, sizes, used = [], [], Other
+        pointers: List[int] = []
+        sizes: List[int] = []
+        used: Type[Other] = Other
         for slot, value in zip(self._slots, values):
             kind = type(value)
             library = LIBRARIES.get(kind) or library_of(kind)
@@ -383,9 +378,9 @@ class Arguments:
                 raise self.refusal(slot.name, error) from error
             pointers.append(pointer)
             sizes.append(elements * slot.item_bytes)
-        if tensors:
+        if tensors is not None:
             self._fitting = tensors
-        return pointers, sizes, used
+        return pointers + sizes, used
 
     def _check(self, slot: _Slot, key: Any, place: Optional[int], is_contiguous: bool, may_use: bool) -> None:
         if key not in slot.known:

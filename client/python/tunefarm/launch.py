@@ -245,7 +245,7 @@ class Kernel:
         except TypeError:  # a dim is no integer, which _look_up says by its name
             problem = self._look_up(dims)
         handle = None if stream is None else self._arguments.read_stream(stream)
-        pointers, sizes, used = self._arguments.read(given[:self._count], handle, call is self._prepare)
+        words, used = self._arguments.read(given[:self._count], handle, call is self._prepare)
         if handle is None:
             handle = used.current_stream(self.device) if self.device >= 0 else 0
         plan = problem.plan
@@ -263,20 +263,20 @@ class Kernel:
         elif plan.workspace_bytes:
             own = self._own_workspace(plan.workspace_bytes, used, handle)
             room, room_bytes = own.pointer, own.size
-        self._enqueue(call, handle, room, room_bytes, generation, problem.dims, pointers, sizes)
+        self._enqueue(call, handle, room, room_bytes, generation, problem.dims, words)
 
     def _launch_checked(self, problem: "_Problem", pointers: Sequence[int], stream: int) -> None:
         """A launch for code of this package that has checked its arrays: their addresses in the order of `arguments`.
         The plan needs neither a workspace nor prepared arguments."""
-        self._enqueue(self._launch, stream, 0, 0, 0, problem.dims, pointers, (_UNCHECKED,) * self._count)
+        self._enqueue(self._launch, stream, 0, 0, 0, problem.dims, (*pointers, *(_UNCHECKED,) * self._count))
 
     def _enqueue(self, call: Callable[..., int], stream: int, room: int, room_bytes: int, generation: int,
-                 dims: Sequence[int], pointers: Sequence[int], sizes: Sequence[int]) -> None:
-        """Calls the library, in a context of the kernel's device."""
+                 dims: Sequence[int], words: Sequence[int]) -> None:
+        """Calls the library, in a context of the kernel's device. `words`: addresses and bytes of the arguments."""
         # No code of others runs here, which might launch the kernel in this thread and so fill the frame.
         frame = self._frames.frame
         frame.launch.stream = stream
-        self._pack(frame.memory, _PACKED_OFFSET, room, room_bytes, generation, *dims, *pointers, *sizes)
+        self._pack(frame.memory, _PACKED_OFFSET, room, room_bytes, generation, *dims, *words)
         status = call(self._handle, frame.launch_reference, frame.error_reference)
         device = self.device
         # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
