@@ -70,8 +70,8 @@ def open(path: "Union[str, os.PathLike[str]]") -> "Package":
     library, error, handle = _launch_abi.library(), _launch_abi.sized(_launch_abi.Error), ctypes.c_void_p(None)
     try:
         place = os.fsencode(path)
-    except (TypeError, UnicodeEncodeError) as error:
-        raise InvalidArgumentError(f"the path of a package cannot be used: {error}") from None
+    except (TypeError, UnicodeEncodeError) as reason:
+        raise InvalidArgumentError(f"the path of a package cannot be used: {reason}") from None
     if b"\0" in place:
         raise InvalidArgumentError("the path of a package has no zero byte")
     check(library.tunefarm_package_open(place, ctypes.byref(handle), ctypes.byref(error)), error)
