@@ -206,13 +206,22 @@ absl::StatusOr<SourceKind> SourceKindOf(const fs::path& source) {
   return SourceKind::kPython;
 }
 
-// Of a source that exists: from its signature, where a kernel is recognized in it.
+// Of a source that exists: from its signature, where a kernel is recognized in it. A module with make_run_and_gt is a
+// kernel in Python, whatever it launches.
 absl::StatusOr<std::optional<DefinitionSketch>> SketchOf(const fs::path& source, const std::string& name,
                                                          SourceKind kind) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(source.string(), kNewSourceBytesMax));
   const std::string file = source.filename().string();
-  return kind == SourceKind::kPython ? SketchPythonDefinition(name, file, text)
-                                     : SketchDefinition(name, file, text, kind == SourceKind::kCuda);
+  if (kind != SourceKind::kPython) return SketchDefinition(name, file, text, kind == SourceKind::kCuda);
+  std::optional<DefinitionSketch> sketch;
+  if (text.find("def make_run_and_gt") == std::string::npos) sketch = SketchTritonDefinition(name, file, text);
+  if (!sketch.has_value()) sketch = SketchPythonDefinition(name, file, text);
+  if (!sketch.has_value()) {
+    return InvalidArgument(
+        "{} has neither a function with @triton.jit nor a make_run_and_gt that reads its config; nothing was written",
+        source.string());
+  }
+  return sketch;
 }
 
 absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {

@@ -3,13 +3,13 @@
 #include <new>
 #include <utility>
 
-#include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/kernel.h"
 #include "client/launch/launch_call.h"
 #include "client/launch/package.h"
 #include "client/launch/updatable_kernel.h"
+#include "server/driver_step/data_type.h"
 
 using tunefarm::launch::Fail;
 using tunefarm::launch::Kernel;
@@ -57,7 +57,7 @@ tunefarm_status OpenPackage(tunefarm_package** package, tunefarm_error* error, c
 }
 
 tunefarm_status CheckDimCount(const Kernel& kernel, const int64_t* dims, size_t count, tunefarm_error* error) {
-  const size_t needed = kernel.launch_dims().size();
+  const size_t needed = kernel.dims().of_launches().size();
   if (count == needed && (needed == 0 || dims != nullptr)) return TUNEFARM_OK;
   return Fail(error, TUNEFARM_INVALID_ARGUMENT, "%s: a launch gives %zu dims, not %zu.", kernel.name(), needed,
               dims == nullptr ? size_t{0} : count);
@@ -130,13 +130,13 @@ int32_t tunefarm_kernel_device(const tunefarm_kernel* kernel) {
 }
 
 size_t tunefarm_kernel_dim_count(const tunefarm_kernel* kernel) {
-  return kernel == nullptr ? 0 : kernel->kernel.newest().launch_dims().size();
+  return kernel == nullptr ? 0 : kernel->kernel.newest().dims().of_launches().size();
 }
 
 const char* tunefarm_kernel_dim_name(const tunefarm_kernel* kernel, size_t index) {
   if (index >= tunefarm_kernel_dim_count(kernel)) return nullptr;
   const Kernel& loaded = kernel->kernel.newest();
-  return loaded.package().String(loaded.dim(loaded.launch_dims()[index]).name);
+  return loaded.dims().name(loaded.dims().of_launches()[index]);
 }
 
 size_t tunefarm_kernel_argument_count(const tunefarm_kernel* kernel) {
@@ -159,7 +159,7 @@ tunefarm_status tunefarm_kernel_argument(const tunefarm_kernel* kernel, size_t i
   }
   const tunefarm::package::BufferRecord& buffer = loaded.argument(index);
   argument->name = loaded.package().String(buffer.name);
-  argument->data_type = tunefarm::launch::NameOf(buffer.data_type);
+  argument->data_type = tunefarm::driver_step::NameOf(buffer.data_type);
   argument->access = static_cast<tunefarm_access>(buffer.access);
   return Succeed(error);
 }

@@ -1,43 +1,10 @@
 #include "client/launch/choice.h"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
+#include <optional>
+
+#include "server/definition/dim_distance.h"
 
 namespace tunefarm::launch {
-namespace {
-
-size_t BucketOf(const LookupDim& dim, int64_t value) {
-  return static_cast<size_t>(std::lower_bound(dim.bounds.begin(), dim.bounds.end(), value) - dim.bounds.begin());
-}
-
-// Of positive numbers; others count as 1.
-int64_t BoundedProduct(int64_t a, int64_t b) {
-  int64_t product = 0;
-  if (b <= 0) return a;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
-}
-
-}  // namespace
-
-double DimDistance(const LookupDim& dim, int64_t asked, int64_t tuned) {
-  if (asked == tuned) return 0;
-  const double octaves =
-      asked > 0 && tuned > 0 ? std::abs(std::log2(static_cast<double>(asked) / static_cast<double>(tuned))) : -1;
-  switch (dim.rule) {
-    case package::kLog:
-    case package::kProduct:
-      return octaves;
-    case package::kBucket:
-      return BucketOf(dim, asked) == BucketOf(dim, tuned) ? 0 : -1;
-    case package::kNextPowerOfTwo:
-      if (octaves < 0 || tuned < asked) return -1;
-      return static_cast<uint64_t>(tuned) <= std::bit_ceil(static_cast<uint64_t>(asked)) ? octaves : -1;
-    default:
-      return -1;
-  }
-}
 
 void ChoiceTable::Add(size_t choice, bool is_default, bool is_own_class, std::vector<int64_t> values) {
   rows_.push_back({choice, is_default, is_own_class, std::move(values)});
@@ -92,11 +59,11 @@ ChoiceTable::Rank ChoiceTable::RankOf(const int64_t* asked, size_t number) const
       products_differ = true;
       continue;
     }
-    const double own = DimDistance(dims_[i], asked[i], tuned);
-    if (own < 0) return {};
-    distance += own;
+    const std::optional<double> own = DimDistance(dims_[i].rule, dims_[i].bounds, asked[i], tuned);
+    if (!own) return {};
+    distance += *own;
   }
-  if (products_differ) distance += DimDistance({package::kProduct, {}}, asked_product, tuned_product);
+  if (products_differ) distance += DimDistance(package::kProduct, {}, asked_product, tuned_product).value_or(0);
   if (is_exact) return {row.is_own_class ? Kind::kExact : Kind::kSameArch, 0, number};
   if (!(distance <= farthest_)) return {};
   return {Kind::kNearest, distance, number};

@@ -27,9 +27,6 @@ struct LookupDim {
   std::vector<int64_t> bounds;  // of kBucket
 };
 
-// How far the tuned value is from the asked one by the dim's rule; negative: it does not answer.
-double DimDistance(const LookupDim& dim, int64_t asked, int64_t tuned);
-
 class ChoiceTable {
  public:
   // `dims` in the order of their names, in which distances are added.

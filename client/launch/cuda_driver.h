@@ -79,14 +79,14 @@ struct LaunchAttribute {
 static_assert(sizeof(LaunchAttribute) == 72 && offsetof(LaunchAttribute, value) == 8);
 
 struct LaunchConfig {
-  unsigned int grid[3];
-  unsigned int block[3];
-  unsigned int shared_bytes;
-  Stream stream;
-  LaunchAttribute* attributes;
-  unsigned int attribute_count;
+  unsigned int gridDimX, gridDimY, gridDimZ;
+  unsigned int blockDimX, blockDimY, blockDimZ;
+  unsigned int sharedMemBytes;
+  Stream hStream;
+  LaunchAttribute* attrs;
+  unsigned int numAttrs;
 };
-static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
+static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, hStream) == 32);
 
 struct alignas(128) TensorMap {
   uint64_t opaque[16];

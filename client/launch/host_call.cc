@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "client/launch/data_type.h"
 #include "client/launch/package_format.h"
+#include "server/driver_step/data_type.h"
 
 namespace tunefarm::launch {
 namespace {
@@ -50,13 +50,13 @@ void Call(void* entry, const Sorted& sorted) {
 // As the caller of a C function widens it.
 int64_t Widened(uint32_t type, const void* bytes) {
   int64_t value = 0;
-  std::memcpy(&value, bytes, type == 0 ? sizeof(void*) : SizeOf(type));
+  std::memcpy(&value, bytes, type == 0 ? sizeof(void*) : driver_step::SizeOf(type));
   switch (type) {
-    case kI8:
+    case driver_step::kI8:
       return static_cast<int8_t>(value);
-    case kI16:
+    case driver_step::kI16:
       return static_cast<int16_t>(value);
-    case kI32:
+    case driver_step::kI32:
       return static_cast<int32_t>(value);
     default:
       return value;
@@ -70,7 +70,7 @@ void CallHost(void* entry, const HostArgument* arguments, size_t count) {
   size_t integers = 0, floats = 0;
   for (size_t i = 0; i < count; ++i) {
     const int64_t value = Widened(arguments[i].type, arguments[i].bytes);
-    const bool is_float = arguments[i].type == kF32 || arguments[i].type == kF64;
+    const bool is_float = arguments[i].type == driver_step::kF32 || arguments[i].type == driver_step::kF64;
     if (is_float && floats < kFloats) {
       sorted.floats[floats++] = std::bit_cast<double>(value);
     } else if (!is_float && integers < kIntegers) {

@@ -10,7 +10,7 @@
 
 namespace tunefarm::launch {
 
-// An argument: the bytes of EncodeScalar or an address, and its type; 0: an address.
+// An argument: the bytes of driver_step::EncodeScalar or an address, and its type; 0: an address.
 struct HostArgument {
   const void* bytes = nullptr;
   uint32_t type = 0;

@@ -5,7 +5,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <string_view>
 
@@ -19,36 +18,6 @@ using expression::Cell;
 
 namespace {
 
-bool IsSame(const Cell& a, const Cell& b) {
-  if (a.type != b.type) return false;
-  if (a.type != ValueType::kString) return a.int_value == b.int_value;
-  return std::string_view(a.string_value, a.string_bytes) == std::string_view(b.string_value, b.string_bytes);
-}
-
-std::string TextOf(const Cell& cell) {
-  char text[64];
-  switch (cell.type) {
-    case ValueType::kBool:
-      return cell.int_value != 0 ? "true" : "false";
-    case ValueType::kString:
-      return std::string(cell.string_value, cell.string_bytes);
-    case ValueType::kInt:
-      return std::string(text, std::to_chars(text, text + sizeof(text), cell.int_value).ptr);
-    case ValueType::kFloat:
-      break;
-  }
-  std::string number(text, std::to_chars(text, text + sizeof(text), cell.float_value).ptr);
-  return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
-}
-
-// Whether choices may differ by the dim: a launch gives it, unless it was fixed at load.
-bool IsLookedUp(const DimRecord& dim) { return dim.bind == kRun && (dim.kind == kInt || dim.kind == kBool); }
-
-const char* KindName(uint32_t kind) {
-  constexpr const char* kNames[] = {"a bool", "an int", "a float", "a string"};
-  return kind <= kString ? kNames[kind] : "nothing";
-}
-
 // Names that a message lists.
 constexpr size_t kShownMax = 8;
 
@@ -60,7 +29,7 @@ tunefarm_status Kernel::Load(std::shared_ptr<const Package> package, const char*
   loaded->package_ = std::move(package);
   tunefarm_status status = loaded->Find(name, error);
   if (status != TUNEFARM_OK) return status;
-  status = loaded->FixDims(dims, dim_count, error);
+  status = loaded->dims_.Fix(*loaded->package_, *loaded->record_, dims, dim_count, error);
   if (status == TUNEFARM_OK) status = loaded->LoadFor(device, error);
   if (status == TUNEFARM_OK) *kernel = std::move(loaded);
   return status;
@@ -72,9 +41,13 @@ tunefarm_status Kernel::LoadNewer(std::shared_ptr<const Package> package, const 
   loaded->package_ = std::move(package);
   tunefarm_status status = loaded->Find(old.name(), error);
   if (status != TUNEFARM_OK) return status;
-  const std::vector<tunefarm_dim> dims = old.FixedDims();
-  status = loaded->FixDims(dims.data(), dims.size(), error);
-  if (status == TUNEFARM_OK) status = loaded->CheckSameDims(old, error);
+  if (loaded->is_cuda() != old.is_cuda()) {
+    return Fail(error, TUNEFARM_INCOMPATIBLE, "The package's %s is for %s, the loaded one for %s.", old.name(),
+                loaded->is_cuda() ? "CUDA" : "the CPU", old.is_cuda() ? "CUDA" : "the CPU");
+  }
+  const std::vector<tunefarm_dim> dims = old.dims_.Fixed();
+  status = loaded->dims_.Fix(*loaded->package_, *loaded->record_, dims.data(), dims.size(), error);
+  if (status == TUNEFARM_OK) status = loaded->dims_.CheckSame(old.dims_, error);
   if (status == TUNEFARM_OK) status = loaded->LoadFor(old.device_, error);
   if (status == TUNEFARM_OK) status = loaded->CheckSameArguments(old, error);
   if (status == TUNEFARM_OK) *kernel = std::move(loaded);
@@ -132,93 +105,6 @@ tunefarm_status Kernel::Find(const char* name, tunefarm_error* error) {
               known.empty() ? "none" : known.c_str());
 }
 
-tunefarm_status Kernel::FixDims(const tunefarm_dim* dims, size_t dim_count, tunefarm_error* error) {
-  fixed_.assign(record_->dims, Cell::Int(0));
-  is_fixed_.assign(record_->dims, false);
-  texts_.reserve(record_->dims);  // never again: cells point into it
-  for (size_t i = 0; i < dim_count; ++i) {
-    uint32_t number = 0;
-    if (dims[i].name == nullptr) {
-      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "Dim %zu of the call has no name.", i);
-    }
-    while (number < record_->dims && std::strcmp(package_->String(dim(number).name), dims[i].name) != 0) ++number;
-    if (number == record_->dims) {
-      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The kernel %s has no dim '%s'.", name(), dims[i].name);
-    }
-    if (is_fixed_[number]) {
-      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' is given twice.", dims[i].name);
-    }
-    const tunefarm_status status = FixDim(number, dims[i], error);
-    if (status != TUNEFARM_OK) return status;
-  }
-  for (uint32_t number = 0; number < record_->dims; ++number) {
-    if (is_fixed_[number]) continue;
-    const DimRecord& record = dim(number);
-    if (IsLookedUp(record)) {
-      launch_dims_.push_back(number);
-      continue;
-    }
-    if (record.default_value == kNone) {
-      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The kernel %s needs the dim '%s' when it is loaded.", name(),
-                  package_->String(record.name));
-    }
-    fixed_[number] = package_->ValueOf(record.default_value);
-    is_fixed_[number] = true;
-  }
-  for (uint32_t number = 0; number < record_->dims; ++number) {
-    if (IsLookedUp(dim(number))) lookup_dims_.push_back(number);
-  }
-  std::sort(lookup_dims_.begin(), lookup_dims_.end(), [this](uint32_t a, uint32_t b) {
-    return std::strcmp(package_->String(dim(a).name), package_->String(dim(b).name)) < 0;
-  });
-  return TUNEFARM_OK;
-}
-
-tunefarm_status Kernel::FixDim(uint32_t number, const tunefarm_dim& given, tunefarm_error* error) {
-  const DimRecord& record = dim(number);
-  Cell cell = Cell::Int(given.value.number);
-  bool fits = false;
-  switch (given.type) {
-    case TUNEFARM_BOOL:
-      fits = record.kind == kBool && (given.value.number == 0 || given.value.number == 1);
-      cell.type = ValueType::kBool;
-      break;
-    case TUNEFARM_INT:
-      fits = record.kind == kInt || record.kind == kFloat;
-      if (record.kind == kFloat) cell = Cell::Float(static_cast<double>(given.value.number));
-      break;
-    case TUNEFARM_FLOAT:
-      fits = record.kind == kFloat;
-      cell = Cell::Float(given.value.real);
-      break;
-    case TUNEFARM_STRING: {
-      fits = record.kind == kString && given.value.text != nullptr && std::strlen(given.value.text) <= kStringBytesMax;
-      if (!fits) break;
-      const std::string& text = texts_.emplace_back(given.value.text);
-      cell = Cell::String(text.data(), static_cast<uint32_t>(text.size()));
-      break;
-    }
-  }
-  if (!fits) {
-    return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' of %s takes %s, and was given something else.",
-                given.name, name(), KindName(record.kind));
-  }
-  bool is_allowed = record.values == 0;
-  for (uint32_t i = 0; i < record.values; ++i) {
-    is_allowed = is_allowed || IsSame(package_->ValueOf(record.first_value + i), cell);
-  }
-  if (record.values == 0 && record.kind == kInt) {
-    is_allowed = cell.int_value >= record.min && cell.int_value <= record.max;
-  }
-  if (!is_allowed) {
-    return Fail(error, TUNEFARM_INVALID_ARGUMENT, "The dim '%s' of %s cannot be %s.", given.name, name(),
-                TextOf(cell).c_str());
-  }
-  fixed_[number] = cell;
-  is_fixed_[number] = true;
-  return TUNEFARM_OK;
-}
-
 bool Kernel::IsOwnClass(const ChoiceRecord& choice, const DeviceProperties& device) const {
   const ClassRecord& own = package_->classes()[choice.device_class];
   if (device.name != package_->String(own.name)) return false;
@@ -236,80 +122,6 @@ bool Kernel::RunsOn(const ChoiceRecord& choice, const DeviceProperties& device) 
   // A cubin is for one major version, from a minor version on.
   if (binary.is_specific != 0) return binary.compute_capability == capability;
   return binary.compute_capability / 10 == capability / 10 && binary.compute_capability <= capability;
-}
-
-bool Kernel::HasFixedDims(const ChoiceRecord& choice) const {
-  for (uint32_t number = 0; number < record_->dims; ++number) {
-    const DimRecord& record = dim(number);
-    // The default config's dims at run time are no problem that it was tuned for.
-    if (IsLookedUp(record) || (choice.kind == kDefault && record.bind == kRun)) continue;
-    if (!IsSame(package_->ValueOf(choice.first_dim_value + number), fixed_[number])) return false;
-  }
-  return true;
-}
-
-std::string Kernel::FixedText() const {
-  std::string text;
-  for (uint32_t number = 0; number < record_->dims; ++number) {
-    if (IsLookedUp(dim(number))) continue;
-    text += (text.empty() ? "" : ",") + std::string(package_->String(dim(number).name)) + "=" + TextOf(fixed_[number]);
-  }
-  return text;
-}
-
-std::vector<tunefarm_dim> Kernel::FixedDims() const {
-  std::vector<tunefarm_dim> dims;
-  for (uint32_t number = 0; number < record_->dims; ++number) {
-    if (!is_fixed_[number]) continue;
-    const Cell& cell = fixed_[number];
-    tunefarm_dim& given = dims.emplace_back();
-    given.name = package_->String(dim(number).name);
-    switch (cell.type) {
-      case ValueType::kBool:
-        given.type = TUNEFARM_BOOL;
-        given.value.number = cell.int_value;
-        break;
-      case ValueType::kInt:
-        given.type = TUNEFARM_INT;
-        given.value.number = cell.int_value;
-        break;
-      case ValueType::kFloat:
-        given.type = TUNEFARM_FLOAT;
-        given.value.real = cell.float_value;
-        break;
-      case ValueType::kString:
-        given.type = TUNEFARM_STRING;
-        given.value.text = cell.string_value;  // of a package or of texts_: both end by a zero byte
-        break;
-    }
-  }
-  return dims;
-}
-
-tunefarm_status Kernel::CheckSameDims(const Kernel& old, tunefarm_error* error) const {
-  if (record_->language != old.record_->language) {
-    return Fail(error, TUNEFARM_INCOMPATIBLE, "The package's %s is for %s, the loaded one for %s.", name(),
-                is_cuda() ? "CUDA" : "the CPU", old.is_cuda() ? "CUDA" : "the CPU");
-  }
-  const auto text = [](const Kernel& kernel) {
-    std::string names;
-    for (const uint32_t number : kernel.launch_dims_) {
-      names += (names.empty() ? "" : ", ") + std::string(kernel.package_->String(kernel.dim(number).name));
-    }
-    return names.empty() ? "none" : names;
-  };
-  // What is fixed here was fixed there: FixDims took all of those dims, and there are as many.
-  bool is_same = record_->dims == old.record_->dims && launch_dims_.size() == old.launch_dims_.size();
-  for (size_t i = 0; i < launch_dims_.size() && is_same; ++i) {
-    const DimRecord& mine = dim(launch_dims_[i]);
-    const DimRecord& theirs = old.dim(old.launch_dims_[i]);
-    is_same =
-        mine.kind == theirs.kind && std::strcmp(package_->String(mine.name), old.package_->String(theirs.name)) == 0;
-  }
-  if (is_same) return TUNEFARM_OK;
-  return Fail(error, TUNEFARM_INCOMPATIBLE,
-              "The package's %s has other dims (a launch gives %s) than the loaded one (%s); load it by itself.",
-              name(), text(*this).c_str(), text(old).c_str());
 }
 
 tunefarm_status Kernel::CheckSameArguments(const Kernel& old, tunefarm_error* error) const {
@@ -338,7 +150,7 @@ tunefarm_status Kernel::CheckSameArguments(const Kernel& old, tunefarm_error* er
 tunefarm_status Kernel::NothingFits(const DeviceProperties& device, bool some_run, tunefarm_error* error) const {
   if (some_run) {
     return Fail(error, TUNEFARM_NOT_FOUND, "The package has no config of %s for %s; tune it and export it again.",
-                name(), FixedText().c_str());
+                name(), dims_.FixedText().c_str());
   }
   std::vector<std::string> classes;
   for (const ChoiceRecord& choice : package_->choices().subspan(record_->first_choice, record_->choices)) {
@@ -357,8 +169,8 @@ tunefarm_status Kernel::NothingFits(const DeviceProperties& device, bool some_ru
 
 tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_error* error) {
   std::vector<LookupDim> lookup_dims;
-  for (const uint32_t number : lookup_dims_) {
-    const DimRecord& record = dim(number);
+  for (const uint32_t number : dims_.of_lookups()) {
+    const DimRecord& record = dims_.record(number);
     LookupDim& own = lookup_dims.emplace_back();
     own.rule = record.kind == kInt ? record.rule : uint32_t{kExact};
     for (uint32_t i = 0; i < record.bounds; ++i) {
@@ -374,7 +186,7 @@ tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_err
   for (const ChoiceRecord& choice : package_->choices().subspan(record_->first_choice, record_->choices)) {
     if (!RunsOn(choice, device)) continue;
     some_run = true;
-    if (!HasFixedDims(choice)) continue;
+    if (!dims_.HasFixedOf(choice)) continue;
     if (choice.binary != kNone && is_cuda()) {
       const uint32_t needed = package_->binaries()[choice.binary].driver_version_min;
       if (static_cast<int64_t>(needed) > driver_->version) {
@@ -383,7 +195,7 @@ tunefarm_status Kernel::LoadChoices(const DeviceProperties& device, tunefarm_err
       }
     }
     std::vector<int64_t> values;
-    for (const uint32_t number : lookup_dims_) {
+    for (const uint32_t number : dims_.of_lookups()) {
       values.push_back(package_->ValueOf(choice.first_dim_value + number).int_value);
     }
     LoadedChoice& loaded = choices_.emplace_back();
@@ -572,11 +384,7 @@ tunefarm_status Kernel::LoadEntry(const StepRecord& step, void* handle, Entry* e
 }
 
 void Kernel::FillSlots(const int64_t* launch_dims, Cell* slots) const {
-  std::copy(fixed_.begin(), fixed_.end(), slots);
-  for (size_t i = 0; i < launch_dims_.size(); ++i) {
-    Cell& slot = slots[launch_dims_[i]];
-    slot = dim(launch_dims_[i]).kind == kBool ? Cell::Bool(launch_dims[i] != 0) : Cell::Int(launch_dims[i]);
-  }
+  dims_.FillSlots(launch_dims, slots);
   std::copy(std::begin(device_slots_), std::end(device_slots_), slots + record_->dims);
   SetEntry(nullptr, 1, slots);
 }
@@ -586,10 +394,6 @@ void Kernel::SetEntry(const Entry* entry, int64_t max_active_blocks, Cell* slots
   own[kMaxActiveBlocks] = Cell::Int(max_active_blocks);
   own[kRegisters] = Cell::Int(entry == nullptr ? 0 : entry->registers);
   own[kStaticSharedBytes] = Cell::Int(entry == nullptr ? 0 : entry->static_shared_bytes);
-}
-
-void Kernel::LookupValues(const Cell* slots, int64_t* values) const {
-  for (size_t i = 0; i < lookup_dims_.size(); ++i) values[i] = slots[lookup_dims_[i]].int_value;
 }
 
 }  // namespace tunefarm::launch

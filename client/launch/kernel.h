@@ -14,6 +14,7 @@
 #include "client/launch/cuda_driver.h"
 #include "client/launch/device.h"
 #include "client/launch/include/tunefarm/launch.h"
+#include "client/launch/kernel_dims.h"
 #include "client/launch/lane.h"
 #include "client/launch/package.h"
 
@@ -79,13 +80,11 @@ class Kernel {
   const Package& package() const { return *package_; }
   const package::KernelRecord& record() const { return *record_; }
   const char* name() const { return package_->String(record_->name); }
-  const package::DimRecord& dim(size_t number) const { return package_->dims()[record_->first_dim + number]; }
   bool is_cuda() const { return record_->language == package::kCuda; }
   const cuda::Driver& driver() const { return *driver_; }
   cuda::Device device() const { return device_; }
 
-  // Numbers of the dims that a launch gives, in order.
-  const std::vector<uint32_t>& launch_dims() const { return launch_dims_; }
+  const KernelDims& dims() const { return dims_; }
   // Buffers that a launch gives: the first ones of every choice.
   size_t argument_count() const { return argument_count_; }
   const package::BufferRecord& argument(size_t number) const {
@@ -96,8 +95,6 @@ class Kernel {
   void FillSlots(const int64_t* launch_dims, expression::Cell* slots) const;
   void SetEntry(const Entry* entry, int64_t max_active_blocks, expression::Cell* slots) const;
 
-  // The values that choices are looked up by, from slots.
-  void LookupValues(const expression::Cell* slots, int64_t* values) const;
   const ChoiceTable& table() const { return *table_; }
   const std::vector<LoadedChoice>& choices() const { return choices_; }
   Lanes& lanes() const { return *lanes_; }
@@ -109,13 +106,10 @@ class Kernel {
   Kernel() = default;
 
   tunefarm_status Find(const char* name, tunefarm_error* error);
-  tunefarm_status FixDims(const tunefarm_dim* dims, size_t dim_count, tunefarm_error* error);
-  tunefarm_status FixDim(uint32_t number, const tunefarm_dim& dim, tunefarm_error* error);
   tunefarm_status LoadFor(int device, tunefarm_error* error);
   tunefarm_status LoadChoices(const DeviceProperties& device, tunefarm_error* error);
   bool IsOwnClass(const package::ChoiceRecord& choice, const DeviceProperties& device) const;
   bool RunsOn(const package::ChoiceRecord& choice, const DeviceProperties& device) const;
-  bool HasFixedDims(const package::ChoiceRecord& choice) const;
   tunefarm_status NothingFits(const DeviceProperties& device, bool some_run, tunefarm_error* error) const;
   // The caller's buffers have the types of the first choice's.
   tunefarm_status CheckTypes(const package::ChoiceRecord& choice, tunefarm_error* error) const;
@@ -124,10 +118,6 @@ class Kernel {
                             std::vector<LoadedStep>* steps, tunefarm_error* error) const;
   tunefarm_status LoadEntry(const package::StepRecord& step, void* handle, Entry* entry, tunefarm_error* error) const;
   std::string ConfigText(const package::ChoiceRecord& choice) const;
-  std::string FixedText() const;
-  // Texts point into this.
-  std::vector<tunefarm_dim> FixedDims() const;
-  tunefarm_status CheckSameDims(const Kernel& old, tunefarm_error* error) const;
   tunefarm_status CheckSameArguments(const Kernel& old, tunefarm_error* error) const;
 
   std::shared_ptr<const Package> package_;
@@ -135,11 +125,7 @@ class Kernel {
   const cuda::Driver* driver_ = nullptr;
   cuda::Device device_ = 0;
   expression::Cell device_slots_[package::kDeviceSlots];
-  std::vector<expression::Cell> fixed_;  // of each dim; of those that launches give: unused
-  std::vector<std::string> texts_;       // that fixed cells point to
-  std::vector<bool> is_fixed_;
-  std::vector<uint32_t> launch_dims_;
-  std::vector<uint32_t> lookup_dims_;  // numbers of the table's dims
+  KernelDims dims_;
   std::vector<LoadedChoice> choices_;
   std::vector<uint64_t> generations_;  // theirs
   std::unique_ptr<ChoiceTable> table_;

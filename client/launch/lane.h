@@ -17,6 +17,7 @@
 #include "client/launch/cuda_driver.h"
 #include "client/launch/include/tunefarm/launch.h"
 #include "client/launch/package_format.h"
+#include "server/driver_step/step_evaluator.h"
 #include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
@@ -35,9 +36,7 @@ struct ArgumentValue {
 // An evaluated step.
 struct StepValues {
   bool runs = false;
-  uint32_t grid[3] = {}, block[3] = {}, cluster[3] = {};
-  bool has_cluster = false;
-  uint32_t dynamic_shared_bytes = 0;
+  driver_step::LaunchValues launch;
   ArgumentValue* arguments = nullptr;  // room for those of any step
 };
 

@@ -6,52 +6,28 @@
 #include <cinttypes>
 #include <cstring>
 
-#include "client/launch/data_type.h"
 #include "client/launch/failure.h"
 #include "client/launch/host_call.h"
 #include "client/launch/step_values.h"
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/data_type.h"
+#include "server/driver_step/launch_config.h"
 #include "server/driver_step/tensor_map.h"
 
 namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
+using driver_step::NameOf;
+using driver_step::SizeOf;
 using expression::Cell;
 
 namespace {
 
 const Entry* FirstEntry(const LoadedChoice& choice) { return choice.entry_count == 0 ? nullptr : &choice.entries[0]; }
 
-tunefarm_status CheckDims(const Kernel& kernel, const int64_t* dims, tunefarm_error* error) {
-  const Package& package = kernel.package();
-  for (size_t i = 0; i < kernel.launch_dims().size(); ++i) {
-    const DimRecord& dim = kernel.dim(kernel.launch_dims()[i]);
-    const int64_t value = dims[i];
-    bool is_allowed = dim.values == 0;
-    for (uint32_t j = 0; j < dim.values && !is_allowed; ++j) {
-      is_allowed = package.ValueOf(dim.first_value + j).int_value == value;
-    }
-    if (dim.kind == kBool) {
-      is_allowed = is_allowed && (value == 0 || value == 1);
-    } else if (dim.values == 0) {
-      is_allowed = value >= dim.min && value <= dim.max;
-    }
-    if (is_allowed) continue;
-    if (dim.values > 0 || dim.kind == kBool) {
-      return Fail(error, TUNEFARM_INVALID_ARGUMENT, "%s: the dim '%s' cannot be %" PRId64 ".", kernel.name(),
-                  package.String(dim.name), value);
-    }
-    return Fail(error, TUNEFARM_INVALID_ARGUMENT,
-                "%s: the dim '%s' cannot be %" PRId64 "; it is from %" PRId64 " to %" PRId64 ".", kernel.name(),
-                package.String(dim.name), value, dim.min, dim.max);
-  }
-  return TUNEFARM_OK;
-}
-
 // Fills *selection for slots of these dims.
 tunefarm_status SelectBySlots(const Kernel& kernel, Cell* slots, Selection* selection, tunefarm_error* error) {
   int64_t asked[kDimsMax];
-  kernel.LookupValues(slots, asked);
+  kernel.dims().LookupValues(slots, asked);
   const Evaluation evaluation(kernel, slots, error);
   const char* broken = nullptr;
   const auto accepts = [&](size_t number) {
@@ -127,7 +103,7 @@ tunefarm_status Call::CheckShape() const {
                 "The tunefarm_launch says that it has %zu bytes; initialise it with TUNEFARM_LAUNCH_INIT.",
                 launch_.size);
   }
-  const size_t dims = kernel_.launch_dims().size();
+  const size_t dims = kernel_.dims().of_launches().size();
   if (launch_.dim_count != dims || (dims > 0 && launch_.dims == nullptr)) {
     return Fail(error_, TUNEFARM_INVALID_ARGUMENT, "%s: a launch gives %zu dims, not %zu.", kernel_.name(), dims,
                 launch_.dims == nullptr ? size_t{0} : launch_.dim_count);
@@ -326,16 +302,10 @@ tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) co
   for (uint32_t i = 0; i < step.record->arguments; ++i) parameters[i] = values->arguments[i].bytes;
   const uint32_t flags = step.record->flags;
   cuda::LaunchAttribute attributes[driver_step::kAttributesMax];
-  const unsigned int count =
-      driver_step::WriteAttributes({values->has_cluster ? values->cluster : nullptr, (flags & kCooperative) != 0,
-                                    (flags & kProgrammaticStreamSerialization) != 0},
-                                   attributes);
-  const cuda::LaunchConfig config = {{values->grid[0], values->grid[1], values->grid[2]},
-                                     {values->block[0], values->block[1], values->block[2]},
-                                     values->dynamic_shared_bytes,
-                                     stream(),
-                                     count == 0 ? nullptr : attributes,
-                                     count};
+  cuda::LaunchConfig config;
+  driver_step::WriteConfig(values->launch,
+                           {(flags & kCooperative) != 0, (flags & kProgrammaticStreamSerialization) != 0}, stream(),
+                           attributes, &config);
   const cuda::Driver& driver = kernel_.driver();
   const cuda::Result result =
       driver.cuLaunchKernelEx(&config, reinterpret_cast<cuda::Function>(step.entry->kernel), parameters, nullptr);
@@ -345,8 +315,8 @@ tunefarm_status Call::EnqueueCuda(const LoadedStep& step, StepValues* values) co
   return Fail(error_, status,
               "%s: the launch of %s with %u x %u x %u blocks of %u x %u x %u threads and %u bytes of dynamic shared "
               "memory was refused: %s.",
-              kernel_.name(), step.entry->name, config.grid[0], config.grid[1], config.grid[2], config.block[0],
-              config.block[1], config.block[2], config.shared_bytes, driver.ErrorName(result));
+              kernel_.name(), step.entry->name, config.gridDimX, config.gridDimY, config.gridDimZ, config.blockDimX,
+              config.blockDimY, config.blockDimZ, config.sharedMemBytes, driver.ErrorName(result));
 }
 
 void Call::CallOnCpu(const LoadedStep& step, StepValues* values) const {
@@ -420,10 +390,10 @@ tunefarm_status RunOnStack(const Kernel& kernel, const std::vector<LoadedStep>& 
 
 // Makes the lane's selection and steps those of the dims. Nothing is kept of a failure.
 tunefarm_status Refresh(const Kernel& kernel, const int64_t* dims, Lane* lane, tunefarm_error* error) {
-  const size_t bytes = kernel.launch_dims().size() * sizeof(*dims);
+  const size_t bytes = kernel.dims().of_launches().size() * sizeof(*dims);
   if (lane->has_steps && (bytes == 0 || std::memcmp(lane->dims, dims, bytes) == 0)) return TUNEFARM_OK;
   lane->has_steps = false;
-  tunefarm_status status = CheckDims(kernel, dims, error);
+  tunefarm_status status = kernel.dims().CheckLaunch(dims, error);
   if (status != TUNEFARM_OK) return status;
   if (bytes > 0) std::memcpy(lane->dims, dims, bytes);
   Cell slots[kSlotsMax];
@@ -443,7 +413,7 @@ tunefarm_status Refresh(const Kernel& kernel, const int64_t* dims, Lane* lane, t
 }  // namespace
 
 tunefarm_status Select(const Kernel& kernel, const int64_t* dims, Selection* selection, tunefarm_error* error) {
-  const tunefarm_status status = CheckDims(kernel, dims, error);
+  const tunefarm_status status = kernel.dims().CheckLaunch(dims, error);
   if (status != TUNEFARM_OK) return status;
   Cell slots[kSlotsMax];
   kernel.FillSlots(dims, slots);
@@ -470,7 +440,7 @@ tunefarm_status Launch(const Kernel& kernel, const tunefarm_launch& launch, tune
     }
     return status;
   }
-  status = CheckDims(kernel, launch.dims, error);
+  status = kernel.dims().CheckLaunch(launch.dims, error);
   if (status != TUNEFARM_OK) return status;
   Cell slots[kSlotsMax];
   kernel.FillSlots(launch.dims, slots);
@@ -488,7 +458,7 @@ tunefarm_status Prepare(const Kernel& kernel, const tunefarm_launch& launch, tun
   Call call(kernel, launch, true, error);
   tunefarm_status status = call.CheckShape();
   if (status == TUNEFARM_OK) status = call.CheckDevice();
-  if (status == TUNEFARM_OK) status = CheckDims(kernel, launch.dims, error);
+  if (status == TUNEFARM_OK) status = kernel.dims().CheckLaunch(launch.dims, error);
   if (status != TUNEFARM_OK) return status;
   Cell slots[kSlotsMax];
   kernel.FillSlots(launch.dims, slots);

@@ -8,12 +8,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "client/launch/data_type.h"
 #include "client/launch/failure.h"
+#include "server/driver_step/data_type.h"
 
 namespace tunefarm::launch {
 
 using namespace tunefarm::package;  // NOLINT: the records
+using driver_step::IsDataType;
 using expression::Cell;
 
 namespace {

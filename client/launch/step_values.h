@@ -4,8 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string_view>
+#include <vector>
 
 #include "client/launch/formula.h"
 #include "client/launch/kernel.h"
@@ -32,17 +31,6 @@ class Evaluation {
   tunefarm_status Step(const LoadedStep& step, const Selection& selection, StepValues* values) const;
 
  private:
-  // An int in [lowest, highest]. `what` is for messages: "the grid".
-  tunefarm_status Int(uint32_t formula, const char* what, int64_t lowest, int64_t highest, int64_t* value) const;
-  // Whether the step's condition holds; true without one.
-  tunefarm_status Runs(const LoadedStep& step, bool* runs) const;
-  tunefarm_status Extents(const uint32_t formulas[3], const char* what, uint32_t extents[3]) const;
-  tunefarm_status SharedBytes(const LoadedStep& step, uint32_t* bytes) const;
-  tunefarm_status Argument(const package::ArgumentRecord& record, ArgumentValue* value) const;
-  tunefarm_status TensorMap(const package::TensorMapRecord& record, TensorMapValues* values) const;
-  // The number of the name that the formula gives; 0 without a formula.
-  tunefarm_status Mode(uint32_t formula, const char* what, std::span<const std::string_view> names, int* mode) const;
-
   const Kernel& kernel_;
   expression::Cell* const slots_;
   tunefarm_error* const error_;

@@ -332,6 +332,7 @@ void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult re
   if (!IsLost(compile.outcome)) compile_ahead_.Note(compile.from_cache ? 0 : compile.compile_ms);
   if (compile.outcome == tunefarm::v1::OUTCOME_OK && compile.artifact != nullptr) {
     trial->state = State::kCompiled;
+    if (std::optional<Trial> before = MeasuredBefore(*trial)) End(*unit, *trial, *std::move(before));
   } else if (!IsLost(compile.outcome) || !RetryAfterLoss(*unit, *trial, State::kWaiting)) {
     const auto outcome = IsLost(compile.outcome) || compile.outcome == tunefarm::v1::OUTCOME_OK
                              ? tunefarm::v1::OUTCOME_LOST

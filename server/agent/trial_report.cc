@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/file_set.h"
 #include "server/measure/statistics.h"
 
 namespace tunefarm {
@@ -25,6 +26,7 @@ Trial Described(const TrialWork& work, std::string_view device_uuid) {
   trial.set_compile_ms(work.compile.compile_ms);
   trial.set_cached_binary(work.compile.from_cache);
   *trial.mutable_resources() = work.compile.resources;
+  if (work.compile.inputs != nullptr) trial.set_headers(ChecksumOf(*work.compile.inputs));
   return trial;
 }
 
@@ -142,6 +144,16 @@ Trial ReusedTrial(const TrialWork& work, const Trial& first) {
   trial.set_stopped_early(first.stopped_early());
   trial.set_reused(true);
   trial.set_reused_ordinal(first.ordinal());
+  return trial;
+}
+
+std::optional<Trial> MeasuredBefore(const TrialWork& work) {
+  const FileSet* const inputs = work.compile.inputs.get();
+  if (!work.spec.has_measured() || inputs == nullptr || inputs->content == 0) return std::nullopt;
+  const Trial& earlier = work.spec.measured();
+  Trial trial = Described(work, earlier.device_uuid());
+  if (trial.headers() != earlier.headers()) return std::nullopt;
+  trial.MergeFrom(earlier);
   return trial;
 }
 

@@ -1,6 +1,8 @@
 // From what the evaluator said to the Trial that is reported. Pure.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "server/agent/unit_work.h"
@@ -22,6 +24,9 @@ tunefarm::v1::Trial TrialFromRounds(const TrialWork& work, std::string_view devi
 
 // A trial that did not run because `first`, of the same study, did the same work.
 tunefarm::v1::Trial ReusedTrial(const TrialWork& work, const tunefarm::v1::Trial& first);
+
+// What control knows of an earlier trial of the same config, if its binary was made of the same headers as this one.
+std::optional<tunefarm::v1::Trial> MeasuredBefore(const TrialWork& work);
 
 // Cut at a character boundary of UTF-8, with bytes that are no UTF-8 replaced: protobuf text must be valid.
 std::string CleanText(std::string_view text, size_t bytes_max);

@@ -137,6 +137,10 @@ absl::StatusOr<v1::BinaryFormat> FormatOf(const KernelPlan& plan, const v1::Comp
     if (!request.with_binaries() && wanted == v1::BINARY_FORMAT_UNSPECIFIED) return wanted;
     return refused("is in Python, which has no binary");
   }
+  if (plan.language() == v1::LANGUAGE_TRITON) {
+    if (!request.with_binaries() && wanted == v1::BINARY_FORMAT_UNSPECIFIED) return wanted;
+    return refused("is in Triton, whose binaries are not handed out yet");
+  }
   const bool is_cuda = plan.language() == v1::LANGUAGE_CUDA;
   const v1::BinaryFormat own = is_cuda ? v1::BINARY_FORMAT_CUBIN : v1::BINARY_FORMAT_SHARED_OBJECT;
   if (wanted == v1::BINARY_FORMAT_UNSPECIFIED || wanted == own) return own;
@@ -190,7 +194,7 @@ void AddCompiled(const CompileOrder& order, const Config& config, v1::BinaryForm
   *result->mutable_resources() = compiled->resources;
   // Without constants it was not compiled, and says why.
   const auto constants = order.plan->Constants(*order.problem, config, order.device_class);
-  if (constants.ok() && order.plan->language() != v1::LANGUAGE_PYTHON) {
+  if (constants.ok() && HasMacros(order.plan->language())) {
     for (const auto& [name, value] : AllMacros(order.plan->kernel(), *constants)) {
       v1::Macro* const macro = result->add_macros();
       macro->set_name(name);

@@ -44,13 +44,13 @@ absl::StatusOr<v1::Job> TuningApi::Find(int64_t job_id) const {
 }
 
 absl::Status TuningApi::CheckLanguage(const KernelPlan& plan) const {
-  if (plan.language() != v1::LANGUAGE_PYTHON || abilities_.runs_python) return absl::OkStatus();
+  if (!NeedsInterpreter(plan.language()) || abilities_.runs_python) return absl::OkStatus();
   return WithReason(FailedPrecondition(
-                        "kernel '{}' is written in Python, which this daemon does not run: for a private daemon run "
+                        "kernel '{}' is written in {}, which this daemon does not run: for a private daemon run "
                         "tunefarm stop, then tunefarm tune KERNEL --python /usr/bin/python3; else write "
                         "python_interpreter = \"/usr/bin/python3\" into the file of tunefarmd --config and restart it. "
                         "tunefarm doctor reports why an interpreter is not used",
-                        plan.display_name()),
+                        plan.display_name(), plan.language() == v1::LANGUAGE_TRITON ? "Triton" : "Python"),
                     "PYTHON_DISABLED");
 }
 

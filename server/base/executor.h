@@ -24,6 +24,8 @@ class TaskRunner {
   virtual ~TaskRunner() = default;
 
   virtual void Post(std::function<void()> task) = 0;
+  // The same for a task of one of several owners: a runner with several threads lets owners take turns.
+  virtual void PostFor(std::string /*owner*/, std::function<void()> task) { Post(std::move(task)); }
   // The same for a task that may take minutes: a runner with several threads keeps some of them free for other tasks,
   // and some of the others for other owners.
   virtual void PostSlow(std::string /*owner*/, std::function<void()> task) { Post(std::move(task)); }

@@ -113,6 +113,14 @@ bool IsUnchanged(const FileSet& files) {
   return *state == files.state || ContentOf(*paths) == files.content;
 }
 
+uint64_t ChecksumOf(const FileSet& files) {
+  if (files.packed_paths.empty() && files.content != 0) return 0;
+  Checksum sum;
+  sum.Add(Xxh3(files.packed_paths));
+  sum.Add(files.content);
+  return sum.Finish();
+}
+
 // A line for each path: how many of its first bytes are those of the path before, a blank, and the rest.
 std::string PackPaths(std::vector<std::string> paths) {
   if (paths.size() > kFileSetFilesMax) return {};

@@ -33,6 +33,9 @@ FileSet ReadFileSet(std::vector<std::string> paths, int64_t begun_ms);
 // Whether all files are as they were. Looks at sizes and times first; reads the files only where those differ.
 bool IsUnchanged(const FileSet& files);
 
+// Of paths and content: equal where both are; 0 for no files. Of a set whose content is not known it says nothing.
+uint64_t ChecksumOf(const FileSet& files);
+
 // Paths that begin alike take little room. Empty for no paths, and for what does not fit: more than kFileSetFilesMax
 // paths or kFileSetPathBytesMax bytes, a path that is not absolute or that holds a line break.
 std::string PackPaths(std::vector<std::string> paths);

@@ -11,18 +11,19 @@ namespace tunefarm {
 
 ThreadPool::ThreadPool(std::string_view name, int threads, const std::function<void()>& on_start,
                        const SlowThreads& slow)
-    : has_slow_threads_(slow.count > 0), slow_of_owner_max_(std::max(1, slow.count / 2)) {
+    : has_slow_threads_(slow.count > 0) {
   TUNEFARM_CHECK(threads > 0 || slow.count > 0);
-  for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back(fmt::format("{}-{}", name, i), [this, on_start] {
+  tasks_.owner_max = std::max(1, threads - 1);
+  slow_tasks_.owner_max = std::max(1, slow.count / 2);
+  StartThreads(name, threads, on_start, &tasks_);
+  StartThreads(slow.name, slow.count, slow.on_start, &slow_tasks_);
+}
+
+void ThreadPool::StartThreads(std::string_view name, int count, const std::function<void()>& on_start, Queue* queue) {
+  for (int i = 0; i < count; ++i) {
+    threads_.emplace_back(fmt::format("{}-{}", name, i), [this, on_start, queue] {
       if (on_start) on_start();
-      while (std::function<void()> task = NextTask()) task();
-    });
-  }
-  for (int i = 0; i < slow.count; ++i) {
-    threads_.emplace_back(fmt::format("{}-{}", slow.name, i), [this, on_start = slow.on_start] {
-      if (on_start) on_start();
-      RunSlowTasks();
+      Run(queue);
     });
   }
 }
@@ -31,73 +32,68 @@ ThreadPool::~ThreadPool() {
   {
     MutexLock lock(&mutex_);
     is_stopped_ = true;
-    wake_.NotifyAll();
-    wake_slow_.NotifyAll();
+    tasks_.wake.NotifyAll();
+    slow_tasks_.wake.NotifyAll();
   }
   for (Thread& thread : threads_) thread.Join();
 }
 
-void ThreadPool::Post(std::function<void()> task) {
-  TUNEFARM_CHECK(task != nullptr);
-  MutexLock lock(&mutex_);
-  if (is_stopped_) return;
-  tasks_.push_back(std::move(task));
-  wake_.NotifyOne();
+void ThreadPool::Post(std::function<void()> task) { Put(&tasks_, {"", std::move(task)}); }
+
+void ThreadPool::PostFor(std::string owner, std::function<void()> task) {
+  Put(&tasks_, {std::move(owner), std::move(task)});
 }
 
 void ThreadPool::PostSlow(std::string owner, std::function<void()> task) {
-  if (!has_slow_threads_) {
-    Post(std::move(task));
-    return;
-  }
-  TUNEFARM_CHECK(task != nullptr);
+  Put(has_slow_threads_ ? &slow_tasks_ : &tasks_, {std::move(owner), std::move(task)});
+}
+
+void ThreadPool::Put(Queue* queue, Task task) {
+  TUNEFARM_CHECK(task.run != nullptr);
   MutexLock lock(&mutex_);
   if (is_stopped_) return;
-  slow_tasks_.emplace_back(std::move(owner), std::move(task));
-  wake_slow_.NotifyOne();
+  queue->tasks.push_back(std::move(task));
+  queue->wake.NotifyOne();
 }
 
-std::function<void()> ThreadPool::NextTask() {
-  MutexLock lock(&mutex_);
-  while (tasks_.empty() && !is_stopped_) wake_.Wait(&mutex_);
-  if (tasks_.empty()) return nullptr;
-  std::function<void()> task = std::move(tasks_.front());
-  tasks_.pop_front();
-  return task;
-}
-
-ThreadPool::SlowTask ThreadPool::NextSlowTask() {
+ThreadPool::Task ThreadPool::Next(Queue* queue) {
   MutexLock lock(&mutex_);
   while (true) {
-    if (const auto first = FirstSlowTask(); first != slow_tasks_.end()) {
-      SlowTask task = std::move(*first);
-      slow_tasks_.erase(first);
-      ++slow_of_owner_[task.first];
+    if (const auto first = First(queue); first != queue->tasks.end()) {
+      Task task = std::move(*first);
+      queue->tasks.erase(first);
+      if (!task.owner.empty()) ++queue->running[task.owner];
       return task;
     }
     // What is left is of owners that have tasks running: the threads that run these take it.
     if (is_stopped_) return {};
-    wake_slow_.Wait(&mutex_);
+    queue->wake.Wait(&mutex_);
   }
 }
 
-std::deque<ThreadPool::SlowTask>::iterator ThreadPool::FirstSlowTask() {
-  for (auto task = slow_tasks_.begin(); task != slow_tasks_.end(); ++task) {
-    const auto running = slow_of_owner_.find(task->first);
-    if (running == slow_of_owner_.end() || running->second < slow_of_owner_max_) return task;
+std::deque<ThreadPool::Task>::iterator ThreadPool::First(Queue* queue) {
+  auto first = queue->tasks.end();
+  int fewest = queue->owner_max;
+  for (auto task = queue->tasks.begin(); task != queue->tasks.end() && fewest > 0; ++task) {
+    const auto running = queue->running.find(task->owner);
+    const int count = running == queue->running.end() ? 0 : running->second;
+    if (count >= fewest) continue;
+    first = task;
+    fewest = count;
   }
-  return slow_tasks_.end();
+  return first;
 }
 
-void ThreadPool::RunSlowTasks() {
+void ThreadPool::Run(Queue* queue) {
   while (true) {
-    SlowTask task = NextSlowTask();
-    if (task.second == nullptr) return;
-    task.second();
-    task.second = nullptr;  // what it owns goes before another one of its owner begins
+    Task task = Next(queue);
+    if (task.run == nullptr) return;
+    task.run();
+    task.run = nullptr;  // what it owns goes before another one of its owner begins
+    if (task.owner.empty()) continue;
     MutexLock lock(&mutex_);
-    if (--slow_of_owner_[task.first] == 0) slow_of_owner_.erase(task.first);
-    wake_slow_.NotifyOne();
+    if (const auto running = queue->running.find(task.owner); --running->second == 0) queue->running.erase(running);
+    queue->wake.NotifyOne();
   }
 }
 

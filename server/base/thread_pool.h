@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "server/base/executor.h"
@@ -22,9 +21,11 @@ struct SlowThreads {
   std::function<void()> on_start = nullptr;
 };
 
-// Tasks start in the order of Post, each as soon as a thread is free. Slow tasks start in the order of PostSlow on the
-// threads that are for them alone, those of one owner on at most half of these; without such threads they are tasks as
-// all others. Both may be called from any thread and from a running task. Tasks must not throw.
+// Tasks start in the order in which they were posted, each as soon as a thread is free, but for those that have an
+// owner: these take turns with others' (the owner with the fewest running tasks comes first), and leave one thread free
+// of them. Slow tasks run on the threads that are for them alone, those of one owner on at most half of these; without
+// such threads they are tasks as all others. All methods may be called from any thread and from a running task. Tasks
+// must not throw.
 class ThreadPool : public TaskRunner {
  public:
   // `threads` threads (at least 1; 0 where all tasks are slow), named "<name>-0" and so on, and those of `slow`. Each
@@ -36,26 +37,34 @@ class ThreadPool : public TaskRunner {
   ~ThreadPool() override;
 
   void Post(std::function<void()> task) override LOCKS_EXCLUDED(mutex_);
+  void PostFor(std::string owner, std::function<void()> task) override LOCKS_EXCLUDED(mutex_);
   void PostSlow(std::string owner, std::function<void()> task) override LOCKS_EXCLUDED(mutex_);
 
  private:
-  using SlowTask = std::pair<std::string, std::function<void()>>;  // and its owner
+  struct Task {
+    std::string owner;  // "": nobody
+    std::function<void()> run;
+  };
+  // Tasks that have not begun, and what their threads need to know of those that run.
+  struct Queue {
+    int owner_max = 1;  // tasks of one owner that run at a time
+    CondVar wake;
+    std::deque<Task> tasks;
+    std::map<std::string, int> running;  // by owner
+  };
 
-  // Blocks until there is a task to run. Null: stopped and drained.
-  std::function<void()> NextTask() LOCKS_EXCLUDED(mutex_);
-  // The same of slow tasks; its owner's count has grown.
-  SlowTask NextSlowTask() LOCKS_EXCLUDED(mutex_);
-  std::deque<SlowTask>::iterator FirstSlowTask() EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunSlowTasks() LOCKS_EXCLUDED(mutex_);
+  void StartThreads(std::string_view name, int count, const std::function<void()>& on_start, Queue* queue);
+  void Put(Queue* queue, Task task) LOCKS_EXCLUDED(mutex_);
+  // Blocks until there is a task to run. Its owner's count has grown. `run` is null: stopped and drained.
+  Task Next(Queue* queue) LOCKS_EXCLUDED(mutex_);
+  // The next task whose owner may run one more; end() where there is none.
+  static std::deque<Task>::iterator First(Queue* queue);
+  void Run(Queue* queue) LOCKS_EXCLUDED(mutex_);
 
   const bool has_slow_threads_;
-  const int slow_of_owner_max_;  // that run at a time
   Mutex mutex_;
-  CondVar wake_, wake_slow_;
   bool is_stopped_ GUARDED_BY(mutex_) = false;
-  std::deque<std::function<void()>> tasks_ GUARDED_BY(mutex_);
-  std::deque<SlowTask> slow_tasks_ GUARDED_BY(mutex_);
-  std::map<std::string, int> slow_of_owner_ GUARDED_BY(mutex_);  // that run
+  Queue tasks_, slow_tasks_;  // under mutex_
 
   // Last: they start after, and end before, everything above.
   std::vector<Thread> threads_;

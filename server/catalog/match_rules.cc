@@ -1,9 +1,5 @@
 #include "server/catalog/match_rules.h"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -14,11 +10,6 @@ namespace tunefarm {
 using tunefarm::v1::BestConfig;
 
 namespace {
-
-size_t BucketOf(const tunefarm::v1::Dim& dim, int64_t value) {
-  return static_cast<size_t>(std::lower_bound(dim.bucket_bounds().begin(), dim.bucket_bounds().end(), value) -
-                             dim.bucket_bounds().begin());
-}
 
 const tunefarm::v1::Dim* FindDim(const KernelPlan& plan, const std::string& name) {
   for (const auto& dim : plan.kernel().dims()) {
@@ -70,28 +61,8 @@ bool IsStale(const CatalogQuery& query, const BestConfig& best) {
 }
 
 std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned) {
-  if (asked == tuned) return 0;
-  const double octaves =
-      asked > 0 && tuned > 0 ? std::abs(std::log2(static_cast<double>(asked) / static_cast<double>(tuned))) : -1;
-  switch (dim.lookup()) {
-    case tunefarm::v1::LOOKUP_RULE_LOG:
-    case tunefarm::v1::LOOKUP_RULE_PRODUCT:
-      return octaves >= 0 ? std::make_optional(octaves) : std::nullopt;
-    case tunefarm::v1::LOOKUP_RULE_BUCKET:
-      return BucketOf(dim, asked) == BucketOf(dim, tuned) ? std::make_optional(0.0) : std::nullopt;
-    case tunefarm::v1::LOOKUP_RULE_NEXT_POWER_OF_TWO: {
-      if (octaves < 0 || tuned < asked) return std::nullopt;
-      const bool is_within = static_cast<uint64_t>(tuned) <= std::bit_ceil(static_cast<uint64_t>(asked));
-      return is_within ? std::make_optional(octaves) : std::nullopt;
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-int64_t BoundedProduct(int64_t a, int64_t b) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return a > kMost / b ? kMost : a * b;
+  const auto& bounds = dim.bucket_bounds();
+  return DimDistance(dim.lookup(), {bounds.data(), static_cast<size_t>(bounds.size())}, asked, tuned);
 }
 
 std::optional<double> ShapeDistance(const KernelPlan& plan, const Config& asked, const Config& tuned) {

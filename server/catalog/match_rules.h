@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "server/definition/dim_distance.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
 #include "server/expression/config.h"
@@ -33,13 +34,8 @@ struct CatalogQuery {
 // Whether the driver or the toolkit of the asked device is known to be another one than was measured with.
 bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
 
-// How far the tuned value is from the asked one by the dim's rule: none if it does not answer for it. Away from the
-// asked value, in either direction, distances do not shrink and none stays none: the search for the nearest shape stops
-// where it meets the first one. Of PRODUCT dims the values are the products.
+// By the dim's rule: see definition/dim_distance.h.
 std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned);
-
-// The product of positive numbers, or the greatest int64 where it is none.
-int64_t BoundedProduct(int64_t a, int64_t b);
 
 // How far the tuned problem is from the asked one by the dims' rules: the sum over the dims, with one term for all
 // PRODUCT dims and none for dims with inputs_only. None if a rule forbids that it answers, or if it is too far away.

@@ -19,7 +19,8 @@ function(tunefarm_library name)
     tunefarm_reuse_headers(tunefarm_${name} tunefarm_message_headers)
     # Instantiating the messages costs each file more than its own code: the files of a library are compiled in batches.
     set_target_properties(tunefarm_${name} PROPERTIES UNITY_BUILD ${TUNEFARM_PRECOMPILED_HEADERS} UNITY_BUILD_BATCH_SIZE 8)
-  else()
+  elseif(ARG_DEPS)
+    # A library without dependencies lacks the options of those whose headers are precompiled.
     tunefarm_reuse_headers(tunefarm_${name} tunefarm_headers)
   endif()
   if(ARG_COLD)

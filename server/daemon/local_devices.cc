@@ -79,6 +79,7 @@ absl::StatusOr<LocalDevices> FindLocalDevices(const DaemonConfig& config,
         ASSIGN_OR_RETURN(const std::string uuid, host_uuid());
         device.set_uuid(uuid);
       }
+      if (!is_host) device.set_triton_version(probe->triton_version);
       device.set_name("devices/" + device.uuid());
       if (device.state() == v1::DEVICE_STATE_UNSPECIFIED) device.set_state(v1::DEVICE_STATE_READY);
       local.devices.push_back(std::move(device));

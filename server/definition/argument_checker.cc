@@ -265,13 +265,21 @@ class ArgumentChecker {
   absl::Status CheckScalar(const std::string& path, const std::string& name, v1::Scalar* scalar) {
     if (!IsKnownType(scalar->data_type()))
       return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
+    if (draft_.is_triton() && (scalar->data_type() == v1::DATA_TYPE_F16 || scalar->data_type() == v1::DATA_TYPE_BF16)) {
+      return FieldError(path + ".data_type", kNotSupported, "Triton is passed no scalars of type {}; write F32",
+                        NameOf(scalar->data_type()));
+    }
     const Result result = IsFloatType(scalar->data_type()) ? Result::kNumber : Result::kInt;
     ASSIGN_OR_RETURN(Formula value,
                      draft_.CompileFormula(path + ".value", scalar->value(), WithInputs(kLaunchContext), result));
     if (!draft_.is_cuda() && (value.uses & kUsesKernel) != 0) {
       return FieldError(path + ".value", kConflictingFields, "kernel.* is known only for LANGUAGE_CUDA");
     }
-    plan_.scalars.emplace(name, ScalarFormula{scalar->data_type(), std::move(value)});
+    if (scalar->do_not_specialize() && !draft_.is_triton()) {
+      return FieldError(path + ".do_not_specialize", kConflictingFields,
+                        "only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
+    }
+    plan_.scalars.emplace(name, ScalarFormula{scalar->data_type(), std::move(value), !scalar->do_not_specialize()});
     return absl::OkStatus();
   }
 

@@ -113,7 +113,7 @@ int ParametersOf(std::string_view cubin, std::string_view symbol) {
 std::string WhyEntriesDoNotFit(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
                                const DeviceClass& device, std::string_view binary,
                                const std::map<std::string, std::string>& symbols) {
-  if (plan.language() == v1::LANGUAGE_PYTHON) return {};
+  if (NeedsInterpreter(plan.language())) return {};  // What compiles them has checked it.
   const std::vector<Section> sections = SectionsOf(binary);
   if (sections.empty()) return {};
   const KernelPlanAccess::Impl& impl = KernelPlanAccess::Of(plan);

@@ -57,12 +57,15 @@ class Checker {
   void CheckBody() {
     draft_.Note(CheckSources());
     // A module's name is taken from the sources.
-    if (plan_.kernel.sources_size() > 0) draft_.Note(CheckPython(&plan_.kernel));
+    if (plan_.kernel.sources_size() > 0) {
+      draft_.Note(CheckPython(&plan_.kernel));
+      draft_.Note(CheckTriton(plan_.kernel));
+    }
     draft_.Note(CheckLookup());
     CheckNames(&draft_);
     draft_.Note(CheckCompileOptions());
     CheckConstraints();
-    if (draft_.errors.empty() && !draft_.is_python()) CheckDerivedTexts(&draft_);
+    if (draft_.errors.empty() && draft_.has_macros()) CheckDerivedTexts(&draft_);
     CheckArguments(&draft_);
     CheckExpectedFiles(&draft_);
     CheckSteps(&draft_);
@@ -95,14 +98,17 @@ class Checker {
       case v1::LANGUAGE_CUDA:
       case v1::LANGUAGE_HOST_CXX:
       case v1::LANGUAGE_PYTHON:
+      case v1::LANGUAGE_TRITON:
         return absl::OkStatus();
       case v1::LANGUAGE_UNSPECIFIED:
-        return FieldError("language", kMissingField,
-                          "a kernel needs a language: LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON");
+        return FieldError(
+            "language", kMissingField,
+            "a kernel needs a language: LANGUAGE_CUDA, LANGUAGE_HOST_CXX, LANGUAGE_PYTHON or LANGUAGE_TRITON");
       default:
-        return FieldError("language", kInvalidField,
-                          "language {} is unknown; write LANGUAGE_CUDA, LANGUAGE_HOST_CXX or LANGUAGE_PYTHON",
-                          static_cast<int>(kernel.language()));
+        return FieldError(
+            "language", kInvalidField,
+            "language {} is unknown; write LANGUAGE_CUDA, LANGUAGE_HOST_CXX, LANGUAGE_PYTHON or LANGUAGE_TRITON",
+            static_cast<int>(kernel.language()));
     }
   }
 
@@ -151,6 +157,7 @@ class Checker {
 
   absl::Status CheckCompileOptions() {
     const v1::Kernel& kernel = plan_.kernel;
+    if (draft_.is_triton()) return absl::OkStatus();  // It has none: see CheckTriton.
     if (kernel.compile_options_size() > kOptionsMax) {
       return FieldError("compile_options", kLimitExceeded, "{} options are too many; at most {} are allowed",
                         kernel.compile_options_size(), kOptionsMax);

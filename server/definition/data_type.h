@@ -1,12 +1,9 @@
 // Element types: conversions of values to their bytes. Private to this folder; sizes and names are in kernel_plan.h.
 #pragma once
 
-#include <cstdint>
-#include <limits>
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "server/definition/kernel_plan.h"
+#include "server/driver_step/data_type.h"
 #include "server/expression/value.h"
 #include "tunefarm/v1/kernel.pb.h"
 
@@ -14,12 +11,8 @@ namespace tunefarm::definition {
 
 bool IsKnownType(tunefarm::v1::DataType type);
 
-// The smallest and largest value of an integer type.
-struct IntegerRange {
-  int64_t lowest = 0;
-  uint64_t highest = 0;
-};
-IntegerRange RangeOf(tunefarm::v1::DataType type);
+using driver_step::IntegerRange;
+using driver_step::RangeOf;
 
 // What an input holds when nothing is said: normal for floats, uniform 0 to 255 (or the type's largest) for integers.
 tunefarm::v1::Fill DefaultFill(tunefarm::v1::DataType type);

@@ -69,9 +69,9 @@ absl::Status AddLaunchRules(PlanDraft* draft, Sequence sequence, const StepFormu
   }
   for (size_t axis = 0; axis < step.grid.size(); ++axis) {
     if ((step.grid[axis].uses & kUsesKernel) != 0) continue;
-    RETURN_IF_ERROR(
-        add(Kind::kGridExtent, "grid", static_cast<int>(axis), 0,
-            fmt::format("1 <= {} <= device.grid_max_{}", Operand(step.grid[axis].expression.text()), kAxes[axis])));
+    RETURN_IF_ERROR(add(Kind::kGridExtent, "grid", static_cast<int>(axis), 0,
+                        fmt::format("{} <= {} <= device.grid_max_{}", draft->is_triton() ? 0 : 1,
+                                    Operand(step.grid[axis].expression.text()), kAxes[axis])));
   }
   // The estimates speak of the launches that are tuned, not of what prepares for them.
   const bool is_tuned = sequence == Sequence::kLaunches;
@@ -106,7 +106,7 @@ absl::Status AddLaunchRules(PlanDraft* draft, Sequence sequence, const StepFormu
 }  // namespace
 
 absl::Status MakeDeviceRules(PlanDraft* draft) {
-  if (!draft->is_cuda()) return absl::OkStatus();
+  if (!draft->has_grids()) return absl::OkStatus();
   KernelPlanAccess::Impl& plan = *draft->plan;
   using Kind = DeviceRule::Kind;
   const v1::ResourceEstimate& resources = plan.kernel.resources();

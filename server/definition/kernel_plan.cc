@@ -54,6 +54,7 @@ absl::StatusOr<Space> KernelPlan::BuildSpace(const ResolvedProblem& problem, con
     return WithReason(InvalidArgument("kernel '{}' is written in {}, which {} does not run", display_name(),
                                       language() == v1::LANGUAGE_CUDA     ? "CUDA"
                                       : language() == v1::LANGUAGE_PYTHON ? "Python"
+                                      : language() == v1::LANGUAGE_TRITON ? "Triton"
                                                                           : "C++ for the host",
                                       device.display_name.empty() ? "the device" : device.display_name),
                       definition::kDeviceMismatch);
@@ -129,7 +130,12 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Con
     const ResolvedProblem& problem, const Config& config, const DeviceClass& device) const {
   const std::vector<Value> slots = impl_->Slots(problem, &config, &device, nullptr);
   std::map<std::string, std::string> macros;
+  const bool literal = language() == v1::LANGUAGE_TRITON;
   const auto add = [&](const std::string& name, const Value& value) {
+    if (literal) {
+      macros[name] = value.ToLiteral();
+      return;
+    }
     if (value.is_bool()) {
       macros[name] = value.bool_value() ? "1" : "0";
       return;
@@ -148,15 +154,15 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> KernelPlan::Con
     ASSIGN_OR_RETURN(const Value value, definition::Evaluate(derived.formula, slots));
     if (value.is_string() && !definition::IsToken(value.string_value())) {
       return definition::FieldError(derived.formula.path, definition::kInvalidField,
-                                    "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a macro needs",
+                                    "{} is not 1 to 64 characters of [A-Za-z0-9_.+-], which a constant needs",
                                     value.ToLiteral());
     }
-    if (value.is_string() && language() != v1::LANGUAGE_PYTHON) {
+    if (value.is_string() && HasMacros(language())) {
       if (const std::string why = definition::WhyNoMacroValue(value.string_value()); !why.empty()) {
         return definition::FieldError(derived.formula.path, definition::kInvalidField, "{}", why);
       }
     }
-    if (value.is_string() && macros.count(definition::TokenMacro(derived.name, value.string_value())) > 0) {
+    if (value.is_string() && !literal && macros.count(definition::TokenMacro(derived.name, value.string_value())) > 0) {
       return definition::FieldError(derived.formula.path, definition::kDuplicateName, "the macro '{}' is defined twice",
                                     definition::TokenMacro(derived.name, value.string_value()));
     }
@@ -208,8 +214,9 @@ absl::StatusOr<int64_t> KernelPlan::FootprintBytes(const ResolvedProblem& proble
 
 absl::StatusOr<std::vector<StepPlan>> KernelPlan::Steps(Sequence sequence, const ResolvedProblem& problem,
                                                         const Config& config, const DeviceClass& device,
-                                                        const std::map<std::string, LoadedEntry>* loaded) const {
-  return definition::EvaluateSteps(*impl_, sequence, problem, config, device, loaded);
+                                                        const std::map<std::string, LoadedEntry>* loaded,
+                                                        const ActiveBlocks& active_blocks) const {
+  return definition::EvaluateSteps(*impl_, sequence, problem, config, device, loaded, active_blocks);
 }
 
 std::vector<std::string> KernelPlan::Entries(Sequence sequence) const {

@@ -19,6 +19,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/device/device_class.h"
+#include "server/driver_step/step_evaluator.h"
+#include "server/driver_step/tensor_map.h"
 #include "server/expression/config.h"
 #include "server/space/space.h"
 #include "tunefarm/v1/kernel.pb.h"
@@ -72,32 +74,22 @@ struct BufferPlan {
 struct ScalarPlan {
   tunefarm::v1::DataType type;
   std::array<std::byte, 8> bytes{};
+  bool is_specialised = true;  // for TRITON: the compiler may know the value
 };
 
 struct TensorMapPlan {
   std::string buffer;
-  tunefarm::v1::DataType type;
-  std::vector<uint64_t> dims;          // innermost first
-  std::vector<uint64_t> byte_strides;  // rank - 1
-  std::vector<uint32_t> box;
-  std::vector<uint32_t> element_strides;
-  std::string swizzle, interleave, l2_promotion;  // "none", "128B", ...
-  bool oob_fill_nan = false;
-  int64_t base_offset_bytes = 0;
+  driver_step::TensorMapValues values;
 };
 
-// One step with every expression evaluated.
-struct StepPlan {
+// One step with every expression evaluated; of a kKernel the launch, too.
+struct StepPlan : driver_step::LaunchValues {
   enum class Kind { kKernel, kMemset, kLibraryOp };
   Kind kind = Kind::kKernel;
   std::string name;
   bool timed = true;
   // kKernel
   std::string entry;
-  std::array<int64_t, 3> grid{1, 1, 1};
-  std::array<int64_t, 3> block{1, 1, 1};
-  std::optional<std::array<int64_t, 3>> cluster;
-  int64_t dynamic_shared_bytes = 0;
   std::vector<std::string> arguments;
   tunefarm::v1::LaunchAttributes attributes;
   std::map<std::string, ScalarPlan> scalars;         // of `arguments`
@@ -151,7 +143,7 @@ class KernelPlan {
   absl::StatusOr<Config> ConfigFromText(std::string_view text) const;
 
   // The macros that are baked into the binary, sorted by name: COMPILE-bound dims, parameters and derived values. Two
-  // configs with equal constants share one binary.
+  // configs with equal constants share one binary. For TRITON they are literals.
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Constants(const ResolvedProblem& problem,
                                                                              const Config& config,
                                                                              const DeviceClass& device) const;
@@ -169,11 +161,16 @@ class KernelPlan {
   absl::StatusOr<int64_t> FootprintBytes(const ResolvedProblem& problem, const Config& config,
                                          const DeviceClass& device) const;
 
+  // How many blocks of a step's entry a multiprocessor holds, by its attributes, block and dynamic shared memory.
+  using ActiveBlocks = std::function<absl::StatusOr<int64_t>(const StepPlan& step)>;
   // Steps of a sequence whose `when` holds, evaluated. `loaded` maps entry to what the loader said; expressions that
-  // use kernel.* fail without it. For kReference and kPreparePerProblem pass the default config.
+  // use kernel.* fail without it. With `active_blocks` its max_active_blocks are found for these steps: what they are
+  // with 1 is asked for, and of an entry that is launched more than once the least answer counts, and 1 at least.
+  // For kReference and kPreparePerProblem pass the default config.
   absl::StatusOr<std::vector<StepPlan>> Steps(Sequence sequence, const ResolvedProblem& problem, const Config& config,
                                               const DeviceClass& device,
-                                              const std::map<std::string, LoadedEntry>* loaded = nullptr) const;
+                                              const std::map<std::string, LoadedEntry>* loaded = nullptr,
+                                              const ActiveBlocks& active_blocks = nullptr) const;
   // Entries that any step of a sequence names (for the compiler's name expressions), also those whose `when` is false.
   std::vector<std::string> Entries(Sequence sequence) const;
   bool HasSequence(Sequence sequence) const;
@@ -206,6 +203,15 @@ class KernelPlan {
 
 // What kind of device runs the kernel.
 DeviceKind DeviceKindOf(const tunefarm::v1::Kernel& kernel);
+
+// Whether the sources get the values of a config as macros, and the compiler's binary is what runs.
+inline bool HasMacros(tunefarm::v1::Language language) {
+  return language == tunefarm::v1::LANGUAGE_CUDA || language == tunefarm::v1::LANGUAGE_HOST_CXX;
+}
+// Whether compile workers, and for PYTHON run workers, are interpreters of Python.
+inline bool NeedsInterpreter(tunefarm::v1::Language language) {
+  return language == tunefarm::v1::LANGUAGE_PYTHON || language == tunefarm::v1::LANGUAGE_TRITON;
+}
 
 // The path of the field that an InvalidArgument from here is about ("parameters[2].values"); empty if it names none.
 std::string FieldPathOf(const absl::Status& status);

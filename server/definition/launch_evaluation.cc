@@ -1,73 +1,48 @@
 // Launches for one problem and config: every expression evaluated.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/data_type.h"
 #include "server/definition/field_error.h"
 #include "server/definition/plan_impl.h"
-#include "server/driver_step/tensor_map.h"
+#include "server/driver_step/step_evaluator.h"
 
 namespace tunefarm::definition {
 namespace {
 
-using driver_step::kTensorBoxMax;
-using driver_step::kTensorElementStrideMax;
-using driver_step::kTensorExtentMax;
-using driver_step::kTensorStrideMax;
 using Slots = std::vector<Value>;
 
 absl::StatusOr<ScalarPlan> EvaluateScalar(std::string_view name, const ScalarFormula& formula, const Slots& slots) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*formula.value, slots));
   auto encoded = EncodeScalar(formula.type, value);
-  if (encoded.ok()) return encoded;
+  if (encoded.ok()) {
+    encoded->is_specialised = formula.is_specialised;
+    return encoded;
+  }
   return FieldError(formula.value->path, kValueOutOfRange, "argument '{}': {}", name, MessageOf(encoded.status()));
 }
 
-// A sequence being evaluated.
-class Evaluation {
+// The formulas of a plan for the evaluator of steps, with kernel.* of the entry whose step is evaluated.
+class PlanFormulas {
  public:
-  Evaluation(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
-             const std::map<std::string, LoadedEntry>* loaded, Slots slots)
-      : impl_(impl), problem_(problem), loaded_(loaded), slots_(std::move(slots)) {}
+  PlanFormulas(const KernelPlanAccess::Impl& impl, const std::map<std::string, LoadedEntry>* loaded, Slots slots)
+      : impl_(impl), loaded_(loaded), slots_(std::move(slots)) {}
 
-  // nullopt when the step's `when` is false.
-  absl::StatusOr<std::optional<StepPlan>> Step(const StepFormula& formula) {
-    entry_ = formula.kind == StepPlan::Kind::kKernel ? formula.step.kernel().entry() : std::string();
-    SetLoaded();
-    if (formula.when.has_value()) {
-      RETURN_IF_ERROR(CheckLoaded(*formula.when));
-      ASSIGN_OR_RETURN(const bool runs, EvaluateBool(*formula.when, slots_));
-      if (!runs) return std::optional<StepPlan>();
-    }
-    StepPlan plan;
-    plan.kind = formula.kind;
-    plan.name = formula.step.name();
-    plan.timed = !formula.step.untimed();
-    switch (formula.kind) {
-      case StepPlan::Kind::kKernel:
-        RETURN_IF_ERROR(Launch(formula, &plan));
-        break;
-      case StepPlan::Kind::kMemset:
-        plan.memset_buffer = formula.step.memset().buffer();
-        plan.memset_byte = static_cast<uint8_t>(formula.step.memset().byte());
-        break;
-      case StepPlan::Kind::kLibraryOp:
-        RETURN_IF_ERROR(LibraryOp(formula, &plan));
-        break;
-    }
-    return std::optional<StepPlan>(std::move(plan));
-  }
+  const Slots& slots() const { return slots_; }
+  // Why a function has returned false.
+  const absl::Status& error() const { return error_; }
 
- private:
-  void SetLoaded() {
+  void SetEntry(const std::string& name) {
+    entry_ = name;
     LoadedEntry entry;
     has_loaded_ = false;
     if (loaded_ != nullptr) {
-      const auto found = loaded_->find(entry_);
+      const auto found = loaded_->find(name);
       has_loaded_ = found != loaded_->end();
       if (has_loaded_) entry = found->second;
     }
@@ -81,53 +56,127 @@ class Evaluation {
     return FailedPrecondition("{}: kernel.* is known only after '{}' is loaded", formula.path, entry_);
   }
 
-  absl::StatusOr<int64_t> Int(const Formula& formula) const {
-    RETURN_IF_ERROR(CheckLoaded(formula));
-    return EvaluateInt(formula, slots_);
+  // What StepEvaluator asks for.
+  const Formula* At(const std::optional<Formula>& field) const { return field.has_value() ? &*field : nullptr; }
+  const Formula* At(const std::vector<Formula>& list, size_t number) const {
+    return number < list.size() ? &list[number] : nullptr;
+  }
+  bool Int(const Formula& formula, const char*, int64_t* value) { return Take(formula, &EvaluateInt, value); }
+  bool Truth(const Formula& formula, bool* value) { return Take(formula, &EvaluateBool, value); }
+  bool Text(const Formula& formula, const char*, std::string_view* value) {
+    if (!Take(formula, &EvaluateString, &text_)) return false;
+    *value = text_;
+    return true;
+  }
+  bool OutOfRange(const Formula& formula, const char*, int64_t value, int64_t lowest, int64_t highest) {
+    return Refuse(FieldError(formula.path, kValueOutOfRange, "{} is not between {} and {}", value, lowest, highest));
+  }
+  bool NoMultiple(const Formula& formula, const char* what, int64_t value, int64_t divisor) {
+    return Refuse(
+        FieldError(formula.path, kValueOutOfRange, "{} would be {}, which is no multiple of {}", what, value, divisor));
+  }
+  bool NoMode(const Formula& formula, const char*, std::string_view text, std::span<const std::string_view> modes) {
+    return Refuse(FieldError(formula.path, kValueOutOfRange, "'{}' is not one of {}", text,
+                             fmt::join(modes.begin(), modes.end(), "|")));
   }
 
-  absl::StatusOr<int64_t> IntWithin(const Formula& formula, int64_t lowest, int64_t highest) const {
-    ASSIGN_OR_RETURN(const int64_t value, Int(formula));
-    if (value < lowest || value > highest) {
-      return FieldError(formula.path, kValueOutOfRange, "{} is not between {} and {}", value, lowest, highest);
+ private:
+  template <typename T>
+  bool Take(const Formula& formula, absl::StatusOr<T> (*evaluate)(const Formula&, const Slots&), T* value) {
+    if (absl::Status unknown = CheckLoaded(formula); !unknown.ok()) return Refuse(std::move(unknown));
+    absl::StatusOr<T> result = evaluate(formula, slots_);
+    if (!result.ok()) return Refuse(result.status());
+    *value = *std::move(result);
+    return true;
+  }
+
+  bool Refuse(absl::Status error) {
+    error_ = std::move(error);
+    return false;
+  }
+
+  const KernelPlanAccess::Impl& impl_;
+  const std::map<std::string, LoadedEntry>* loaded_;
+  Slots slots_;
+  std::string entry_;
+  bool has_loaded_ = false;
+  std::string text_;
+  absl::Status error_;
+};
+
+// A sequence being evaluated.
+class Evaluation {
+ public:
+  // `loaded` may change between two calls.
+  Evaluation(const KernelPlanAccess::Impl& impl, const std::vector<StepFormula>& steps, const ResolvedProblem& problem,
+             const std::map<std::string, LoadedEntry>* loaded, Slots slots)
+      : impl_(impl), steps_(steps), problem_(problem), formulas_(impl, loaded, std::move(slots)) {}
+
+  absl::StatusOr<std::vector<StepPlan>> Steps() {
+    std::vector<StepPlan> plans;
+    for (const StepFormula& formula : steps_) {
+      ASSIGN_OR_RETURN(const bool runs, Runs(formula));
+      if (!runs) continue;
+      StepPlan& plan = plans.emplace_back();
+      RETURN_IF_ERROR(Step(formula, &plan));
+      // Only Triton's may be empty.
+      if (std::find(plan.grid.begin(), plan.grid.end(), 0u) != plan.grid.end()) plans.pop_back();
     }
-    return value;
+    return plans;
   }
 
-  absl::Status Extents(const std::vector<Formula>& formulas, std::array<int64_t, 3>* extents) const {
-    for (size_t i = 0; i < formulas.size(); ++i) {
-      ASSIGN_OR_RETURN((*extents)[i], IntWithin(formulas[i], 1, std::numeric_limits<int32_t>::max()));
+  // The launches that run, with what decides how many blocks of each a multiprocessor holds.
+  absl::StatusOr<std::vector<StepPlan>> Blocks() {
+    std::vector<StepPlan> plans;
+    for (const StepFormula& formula : steps_) {
+      if (formula.kind != StepPlan::Kind::kKernel) continue;
+      ASSIGN_OR_RETURN(const bool runs, Runs(formula));
+      if (!runs) continue;
+      StepPlan& plan = plans.emplace_back();
+      plan.entry = formula.step.kernel().entry();
+      plan.attributes = formula.step.kernel().attributes();
+      if (!evaluator_.Block(formula, &plan)) return formulas_.error();
+    }
+    return plans;
+  }
+
+ private:
+  // To be called first for each step.
+  absl::StatusOr<bool> Runs(const StepFormula& formula) {
+    formulas_.SetEntry(formula.kind == StepPlan::Kind::kKernel ? formula.step.kernel().entry() : std::string());
+    bool runs = false;
+    if (!evaluator_.Runs(formula, &runs)) return formulas_.error();
+    return runs;
+  }
+
+  absl::Status Step(const StepFormula& formula, StepPlan* plan) {
+    plan->kind = formula.kind;
+    plan->name = formula.step.name();
+    plan->timed = !formula.step.untimed();
+    switch (formula.kind) {
+      case StepPlan::Kind::kKernel:
+        return Launch(formula, plan);
+      case StepPlan::Kind::kMemset:
+        plan->memset_buffer = formula.step.memset().buffer();
+        plan->memset_byte = static_cast<uint8_t>(formula.step.memset().byte());
+        break;
+      case StepPlan::Kind::kLibraryOp:
+        return LibraryOp(formula, plan);
     }
     return absl::OkStatus();
   }
 
-  absl::Status Launch(const StepFormula& formula, StepPlan* plan) const {
+  absl::Status Launch(const StepFormula& formula, StepPlan* plan) {
     const v1::KernelLaunch& launch = formula.step.kernel();
     plan->entry = launch.entry();
-    RETURN_IF_ERROR(Extents(formula.grid, &plan->grid));
-    RETURN_IF_ERROR(Extents(formula.block, &plan->block));
-    if (!formula.cluster.empty()) {
-      std::array<int64_t, 3> cluster{1, 1, 1};
-      RETURN_IF_ERROR(Extents(formula.cluster, &cluster));
-      for (size_t axis = 0; axis < 3; ++axis) {
-        if (plan->grid[axis] % cluster[axis] != 0) {
-          return FieldError(formula.path + ".kernel.cluster", kValueOutOfRange,
-                            "the grid of {} blocks is no multiple of the cluster's {}", plan->grid[axis],
-                            cluster[axis]);
-        }
-      }
-      plan->cluster = cluster;
-    }
-    if (formula.dynamic_shared_bytes.has_value()) {
-      ASSIGN_OR_RETURN(plan->dynamic_shared_bytes,
-                       IntWithin(*formula.dynamic_shared_bytes, 0, std::numeric_limits<int32_t>::max()));
-    }
+    const int grid_min = impl_.kernel.language() == v1::LANGUAGE_TRITON ? 0 : 1;
+    if (!evaluator_.Launch(formula, plan, grid_min)) return formulas_.error();
     plan->attributes = launch.attributes();
     plan->arguments.assign(launch.arguments().begin(), launch.arguments().end());
     for (const std::string& name : plan->arguments) {
       if (const auto scalar = impl_.scalars.find(name); scalar != impl_.scalars.end()) {
-        RETURN_IF_ERROR(CheckLoaded(*scalar->second.value));
-        ASSIGN_OR_RETURN(const ScalarPlan encoded, EvaluateScalar(name, scalar->second, slots_));
+        RETURN_IF_ERROR(formulas_.CheckLoaded(*scalar->second.value));
+        ASSIGN_OR_RETURN(const ScalarPlan encoded, EvaluateScalar(name, scalar->second, formulas_.slots()));
         plan->scalars.emplace(name, encoded);
       } else if (const auto map = impl_.tensor_maps.find(name); map != impl_.tensor_maps.end()) {
         ASSIGN_OR_RETURN(TensorMapPlan tensor_map, TensorMap(map->second));
@@ -137,67 +186,35 @@ class Evaluation {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Mode(const Formula& formula, std::string_view choices) const {
-    ASSIGN_OR_RETURN(std::string mode, EvaluateString(formula, slots_));
-    std::string_view rest = choices;
-    while (!rest.empty()) {
-      const size_t bar = rest.find('|');
-      if (rest.substr(0, bar) == mode) return mode;
-      rest.remove_prefix(bar == std::string_view::npos ? rest.size() : bar + 1);
-    }
-    return FieldError(formula.path, kValueOutOfRange, "'{}' is not one of {}", mode, choices);
-  }
-
-  absl::StatusOr<TensorMapPlan> TensorMap(const TensorMapFormula& formula) const {
+  absl::StatusOr<TensorMapPlan> TensorMap(const TensorMapFormula& formula) {
     TensorMapPlan plan;
     plan.buffer = formula.buffer;
-    plan.type = formula.type;
-    if (plan.type == v1::DATA_TYPE_UNSPECIFIED) {
+    v1::DataType type = formula.type;
+    if (type == v1::DATA_TYPE_UNSPECIFIED) {
       const BufferFormula* buffer = impl_.FindBuffer(formula.buffer);
-      ASSIGN_OR_RETURN(const BufferPlan buffer_plan, impl_.EvaluateBuffer(*buffer, problem_, slots_));
-      plan.type = buffer_plan.type;
+      ASSIGN_OR_RETURN(const BufferPlan buffer_plan, impl_.EvaluateBuffer(*buffer, problem_, formulas_.slots()));
+      type = buffer_plan.type;
     }
-    for (const Formula& dim : formula.dims) {
-      ASSIGN_OR_RETURN(const int64_t value, IntWithin(dim, 1, kTensorExtentMax));
-      plan.dims.push_back(static_cast<uint64_t>(value));
-    }
-    for (const Formula& stride : formula.byte_strides) {
-      ASSIGN_OR_RETURN(const int64_t value, IntWithin(stride, 0, kTensorStrideMax));
-      if (value % 16 != 0) return FieldError(stride.path, kValueOutOfRange, "{} bytes are no multiple of 16", value);
-      plan.byte_strides.push_back(static_cast<uint64_t>(value));
-    }
-    for (const Formula& box : formula.box) {
-      ASSIGN_OR_RETURN(const int64_t value, IntWithin(box, 1, kTensorBoxMax));
-      plan.box.push_back(static_cast<uint32_t>(value));
-    }
-    for (const Formula& stride : formula.element_strides) {
-      ASSIGN_OR_RETURN(const int64_t value, IntWithin(stride, 1, kTensorElementStrideMax));
-      plan.element_strides.push_back(static_cast<uint32_t>(value));
-    }
-    ASSIGN_OR_RETURN(plan.swizzle, Mode(*formula.swizzle, "none|32B|64B|128B"));
-    ASSIGN_OR_RETURN(plan.interleave, Mode(*formula.interleave, "none|16B|32B"));
-    ASSIGN_OR_RETURN(plan.l2_promotion, Mode(*formula.l2_promotion, "none|64B|128B|256B"));
-    ASSIGN_OR_RETURN(plan.base_offset_bytes, Int(*formula.base_offset_bytes));
-    plan.oob_fill_nan = formula.oob_fill_nan;
+    if (!evaluator_.TensorMap(formula, type, formula.dims.size(), &plan.values)) return formulas_.error();
     return plan;
   }
 
-  absl::Status LibraryOp(const StepFormula& formula, StepPlan* plan) const {
+  absl::Status LibraryOp(const StepFormula& formula, StepPlan* plan) {
     plan->library_op = formula.step.library_op();
     for (const auto& [extent, value] :
          {std::pair{&formula.m, &plan->m}, std::pair{&formula.n, &plan->n}, std::pair{&formula.k, &plan->k}}) {
-      if (!extent->has_value()) continue;
-      ASSIGN_OR_RETURN(*value, IntWithin(**extent, 1, std::numeric_limits<int64_t>::max()));
+      if (!evaluator_.Int(formulas_.At(*extent), "an extent", 1, std::numeric_limits<int64_t>::max(), value)) {
+        return formulas_.error();
+      }
     }
     return absl::OkStatus();
   }
 
   const KernelPlanAccess::Impl& impl_;
+  const std::vector<StepFormula>& steps_;
   const ResolvedProblem& problem_;
-  const std::map<std::string, LoadedEntry>* loaded_;
-  Slots slots_;
-  std::string entry_;
-  bool has_loaded_ = false;
+  PlanFormulas formulas_;
+  driver_step::StepEvaluator<PlanFormulas> evaluator_{&formulas_};
 };
 
 // The formula's value if it is known before loading and can be evaluated.
@@ -234,6 +251,10 @@ absl::StatusOr<std::string> FirstBrokenGpuLimit(const KernelPlanAccess::Impl& im
       }
       LaunchShape shape = sequence == Sequence::kLaunches ? common : LaunchShape();
       for (size_t i = 0; i < formula.grid.size(); ++i) shape.grid[i] = IfKnown(formula.grid[i], slots).value_or(1);
+      if (impl.kernel.language() == v1::LANGUAGE_TRITON &&
+          std::find(shape.grid.begin(), shape.grid.end(), 0) != shape.grid.end()) {
+        continue;  // It launches nothing.
+      }
       for (size_t i = 0; i < formula.block.size(); ++i) shape.block[i] = IfKnown(formula.block[i], slots).value_or(1);
       if (formula.dynamic_shared_bytes.has_value()) {
         shape.shared_bytes += IfKnown(*formula.dynamic_shared_bytes, slots).value_or(0);
@@ -272,16 +293,25 @@ absl::Status UnlessUnknown(const absl::Status& status) {
 absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
                                                     const ResolvedProblem& problem, const Config& config,
                                                     const DeviceClass& device,
-                                                    const std::map<std::string, LoadedEntry>* loaded) {
-  std::vector<StepPlan> steps;
-  const auto formulas = impl.sequences.find(sequence);
-  if (formulas == impl.sequences.end()) return steps;
-  Evaluation evaluation(impl, problem, loaded, impl.Slots(problem, &config, &device, nullptr));
-  for (const StepFormula& formula : formulas->second) {
-    ASSIGN_OR_RETURN(std::optional<StepPlan> step, evaluation.Step(formula));
-    if (step.has_value()) steps.push_back(*std::move(step));
+                                                    const std::map<std::string, LoadedEntry>* loaded,
+                                                    const KernelPlan::ActiveBlocks& active_blocks) {
+  const auto steps = impl.sequences.find(sequence);
+  if (steps == impl.sequences.end()) return std::vector<StepPlan>();
+  Slots slots = impl.Slots(problem, &config, &device, nullptr);
+  if (active_blocks == nullptr) return Evaluation(impl, steps->second, problem, loaded, std::move(slots)).Steps();
+  // In two passes: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
+  std::map<std::string, LoadedEntry> found = *loaded;
+  for (auto& [entry, known] : found) known.max_active_blocks = 1;
+  Evaluation evaluation(impl, steps->second, problem, &found, std::move(slots));
+  ASSIGN_OR_RETURN(const std::vector<StepPlan> launches, evaluation.Blocks());
+  std::map<std::string, int64_t> least;
+  for (const StepPlan& launch : launches) {
+    ASSIGN_OR_RETURN(const int64_t blocks, active_blocks(launch));
+    int64_t& known = least.emplace(launch.entry, blocks).first->second;
+    known = std::min(known, blocks);
   }
-  return steps;
+  for (const auto& [entry, blocks] : least) found[entry].max_active_blocks = std::max<int64_t>(blocks, 1);
+  return evaluation.Steps();
 }
 
 absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
@@ -297,7 +327,8 @@ absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProb
     for (const StepFormula& formula : formulas->second) RETURN_IF_ERROR(CheckScalarsOfDims(impl, formula, slots));
   }
   for (const Sequence sequence : {Sequence::kPreparePerProblem, Sequence::kReference, Sequence::kBaseline}) {
-    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, default_config, device, nullptr).status()));
+    RETURN_IF_ERROR(
+        UnlessUnknown(EvaluateSteps(impl, sequence, problem, default_config, device, nullptr, nullptr).status()));
   }
   return absl::OkStatus();
 }
@@ -312,7 +343,7 @@ absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl&
   for (const BufferFormula& buffer : impl.buffers)
     RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, problem, slots).status());
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
-    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, config, device, nullptr).status()));
+    RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, config, device, nullptr, nullptr).status()));
   }
   return std::string();
 }

@@ -384,6 +384,10 @@ absl::StatusOr<v1::LaunchSequence> MakeLaunchSequence(const KernelPlan& plan, co
     return FieldError("language", definition::kNotSupported,
                       "a kernel in Python makes its launches itself; there are none to write down");
   }
+  if (plan.language() == v1::LANGUAGE_TRITON) {
+    return FieldError("language", definition::kNotSupported,
+                      "how a kernel in Triton is launched lies in its compiled binary, which is not written down yet");
+  }
   ASSIGN_OR_RETURN(const std::string broken, plan.FirstBrokenDeviceLimit(problem, config, device));
   if (!broken.empty()) return InvalidArgument("{}", broken);
   const KernelPlanAccess::Impl& impl = KernelPlanAccess::Of(plan);

@@ -225,6 +225,7 @@ class NameChecker {
   }
 
   absl::Status AddMacro(const std::string& path, const std::string& name, const std::vector<Value>& values) {
+    if (draft_.is_triton()) return absl::OkStatus();  // It gets the values themselves.
     const std::string_view why = draft_.is_python() ? std::string_view() : WhyNoMacroName(name, draft_.is_cuda());
     if (!why.empty()) {
       return FieldError(path, kInvalidField, "'{}' is {}, so it cannot be a macro; choose another name or BIND_RUN",
@@ -325,7 +326,7 @@ class NameChecker {
     for (int i = 0; i < dim->values_size(); ++i) {
       const std::string value_path = fmt::format("{}.values[{}]", path, i);
       ASSIGN_OR_RETURN(Value value, ReadValue(value_path, dim->values(i), plan->type,
-                                              draft_.is_python() ? Baked::kNo : Baked::kYes));
+                                              draft_.has_macros() ? Baked::kYes : Baked::kNo));
       if (std::find(plan->values.begin(), plan->values.end(), value) != plan->values.end()) {
         return FieldError(value_path, kDuplicateName, "{} is listed twice", value.ToLiteral());
       }
@@ -387,7 +388,7 @@ class NameChecker {
     if (!v1::Bind_IsValid(parameter->bind())) return FieldError(path + ".bind", kInvalidField, "the bind is unknown");
     RETURN_IF_ERROR(CheckBindOfPython(path, parameter->bind()));
     RETURN_IF_ERROR(CheckDescription(path, parameter->description()));
-    const Baked baked = draft_.is_python() || parameter->bind() == v1::BIND_RUN ? Baked::kNo : Baked::kUnlessRun;
+    const Baked baked = !draft_.has_macros() || parameter->bind() == v1::BIND_RUN ? Baked::kNo : Baked::kUnlessRun;
     ASSIGN_OR_RETURN(std::vector<Value> values, DomainValues(path, *parameter, baked));
     ParameterPlan plan;
     plan.type = values.front().type();

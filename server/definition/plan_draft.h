@@ -62,6 +62,10 @@ struct PlanDraft {
 
   bool is_cuda() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_CUDA; }
   bool is_python() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_PYTHON; }
+  bool is_triton() const { return plan->kernel.language() == tunefarm::v1::LANGUAGE_TRITON; }
+  // Whether its steps are launches of grids.
+  bool has_grids() const { return is_cuda() || is_triton(); }
+  bool has_macros() const { return HasMacros(plan->kernel.language()); }
   bool is_on_gpu() const { return DeviceKindOf(plan->kernel) == DeviceKind::kCuda; }
 
   std::shared_ptr<KernelPlanAccess::Impl> plan;

@@ -89,6 +89,7 @@ struct BufferFormula {
 struct ScalarFormula {
   v1::DataType type = v1::DATA_TYPE_UNSPECIFIED;
   std::optional<Formula> value;
+  bool is_specialised = true;
 };
 
 struct TensorMapFormula {
@@ -211,7 +212,8 @@ absl::Status CheckDataFiles(const KernelPlanAccess::Impl& impl, const ResolvedPr
 absl::StatusOr<std::vector<StepPlan>> EvaluateSteps(const KernelPlanAccess::Impl& impl, Sequence sequence,
                                                     const ResolvedProblem& problem, const Config& config,
                                                     const DeviceClass& device,
-                                                    const std::map<std::string, LoadedEntry>* loaded);
+                                                    const std::map<std::string, LoadedEntry>* loaded,
+                                                    const KernelPlan::ActiveBlocks& active_blocks);
 absl::Status CheckProblem(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,
                           const Config& default_config, const DeviceClass& device);
 absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl& impl, const ResolvedProblem& problem,

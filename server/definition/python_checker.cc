@@ -82,4 +82,18 @@ absl::Status CheckPython(v1::Kernel* definition) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTriton(const v1::Kernel& kernel) {
+  if (kernel.language() != v1::LANGUAGE_TRITON) return absl::OkStatus();
+  if (ModuleOfPath(kernel.sources(0).path()).empty()) {
+    return FieldError("sources[0].path", kInvalidField,
+                      "'{}' is no Python module; name it like \"matmul.py\", and list the source with the functions "
+                      "first",
+                      kernel.sources(0).path());
+  }
+  if (kernel.compile_options_size() == 0) return absl::OkStatus();
+  return FieldError("compile_options", kConflictingFields,
+                    "Triton's options are parameters, dims or derived values with the names num_warps, num_stages, "
+                    "num_ctas and maxnreg; leave it out");
+}
+
 }  // namespace tunefarm::definition

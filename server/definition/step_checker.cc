@@ -184,28 +184,29 @@ class StepChecker {
                         launch.entry().size(), kEntryMax);
     }
     if (!draft_.is_cuda() && !IsIdentifier(launch.entry())) {
-      return FieldError(path + ".entry", kInvalidField, "'{}' is not the name of an extern \"C\" function",
-                        launch.entry());
+      return FieldError(path + ".entry", kInvalidField, "'{}' is not the name of {} function", launch.entry(),
+                        draft_.is_triton() ? "a" : "an extern \"C\"");
     }
+    if (draft_.is_triton()) RETURN_IF_ERROR(CheckTritonLaunch(path, launch));
     for (const auto& [field, list] : {std::pair{"grid", &launch.grid()}, std::pair{"block", &launch.block()},
                                       std::pair{"cluster", &launch.cluster()}}) {
       const std::string list_path = fmt::format("{}.{}", path, field);
-      if (!draft_.is_cuda() && list->size() > 0) {
+      if (!draft_.has_grids() && list->size() > 0) {
         return FieldError(list_path, kConflictingFields, "{} has no meaning for LANGUAGE_HOST_CXX; leave it out",
                           field);
       }
-      const bool required = draft_.is_cuda() && list != &launch.cluster();
+      const bool required = list == &launch.grid() ? draft_.has_grids() : draft_.is_cuda() && list == &launch.block();
       if (required && list->size() == 0)
         return FieldError(list_path, kMissingField, "a launch needs 1 to 3 expressions here");
       if (list->size() > 3) {
         return FieldError(list_path, kLimitExceeded, "{} expressions are too many; x, y and z are 3", list->size());
       }
     }
-    if (!draft_.is_cuda() && !launch.dynamic_shared_bytes().empty()) {
+    if (!draft_.has_grids() && !launch.dynamic_shared_bytes().empty()) {
       return FieldError(path + ".dynamic_shared_bytes", kConflictingFields,
                         "LANGUAGE_HOST_CXX has no shared memory; leave it out");
     }
-    if (!draft_.is_cuda() && launch.has_attributes()) {
+    if (!draft_.has_grids() && launch.has_attributes()) {
       return FieldError(path + ".attributes", kConflictingFields,
                         "LANGUAGE_HOST_CXX has no launch attributes; leave them out");
     }
@@ -214,7 +215,7 @@ class StepChecker {
       return FieldError(path + ".attributes.shared_memory_carveout_percent", kValueOutOfRange,
                         "{} is not between 0 and 100", carveout);
     }
-    const Context context = Within(sequence, kLaunchContext);
+    const Context context = Within(sequence, draft_.is_cuda() ? kLaunchContext : kConfigContext);
     ASSIGN_OR_RETURN(plan->grid, draft_.CompileList(path + ".grid", launch.grid(), context, Result::kInt));
     ASSIGN_OR_RETURN(plan->block, draft_.CompileList(path + ".block", launch.block(), context, Result::kInt));
     ASSIGN_OR_RETURN(plan->cluster, draft_.CompileList(path + ".cluster", launch.cluster(), context, Result::kInt));
@@ -243,6 +244,26 @@ class StepChecker {
     return absl::OkStatus();
   }
 
+  // What the compiled kernel says is not written down again.
+  static absl::Status CheckTritonLaunch(const std::string& path, const v1::KernelLaunch& launch) {
+    struct Absent {
+      std::string_view field;
+      bool is_there;
+      std::string_view instead;
+    };
+    for (const Absent& absent :
+         {Absent{"block", launch.block_size() > 0, "a parameter named num_warps sets it"},
+          Absent{"cluster", launch.cluster_size() > 0, "a parameter named num_ctas sets it"},
+          Absent{"dynamic_shared_bytes", !launch.dynamic_shared_bytes().empty(), "Triton decides it"},
+          Absent{"attributes", launch.has_attributes(),
+                 "launch_cooperative_grid and launch_pdl are options of Triton, set by parameters of these names"}}) {
+      if (!absent.is_there) continue;
+      return FieldError(fmt::format("{}.{}", path, absent.field), kConflictingFields,
+                        "the compiled kernel of LANGUAGE_TRITON says it ({}); leave it out", absent.instead);
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckMemset(const std::string& path, Sequence sequence, const v1::Memset& memset) {
     ASSIGN_OR_RETURN(const BufferFormula* buffer, draft_.FindBuffer(path + ".buffer", memset.buffer()));
     if (buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
@@ -256,7 +277,7 @@ class StepChecker {
   }
 
   absl::Status CheckLibraryOp(const std::string& path, Sequence sequence, v1::LibraryOp* op, StepFormula* plan) {
-    if (!draft_.is_cuda()) {
+    if (!draft_.has_grids()) {
       return FieldError(path, kNotSupported,
                         "library operations need LANGUAGE_CUDA; write a function of your own instead");
     }

@@ -9,6 +9,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/triton_signature.h"
 #include "server/exec/frame_limits.h"
 #include "server/exec/worker_plan.h"
 
@@ -30,21 +31,23 @@ void AddToKey(Sha256Stream* stream, std::string_view part) {
 
 // What the binary depends on, but for the compiler itself.
 absl::StatusOr<Digest> CompileKey(const CompileRequest& request, const std::string& backend,
-                                  const WorkerPreparation& preparation) {
+                                  const WorkerPreparation& preparation, const std::vector<std::string>& signatures) {
   ASSIGN_OR_RETURN(const auto constants,
                    request.plan->Constants(*request.problem, request.config, request.device_class));
   Sha256Stream stream;
   AddToKey(&stream, backend);
   AddToKey(&stream, request.plan->program_digest());
   // A GPU's binary depends on the architecture alone; a CPU's on the model, for which its class stands.
-  AddToKey(&stream, backend == kCudaBackend ? fmt::format("{}", request.device_class.compute_capability)
-                                            : preparation.device_class.id());
+  const bool is_for_gpus = backend == kCudaBackend || request.plan->language() == tunefarm::v1::LANGUAGE_TRITON;
+  AddToKey(&stream,
+           is_for_gpus ? fmt::format("{}", request.device_class.compute_capability) : preparation.device_class.id());
   for (const std::string& option : preparation.compile_options) AddToKey(&stream, option);
   AddToKey(&stream, "constants");
   for (const auto& [name, value] : constants) {
     AddToKey(&stream, name);
     AddToKey(&stream, value);
   }
+  for (const std::string& signature : signatures) AddToKey(&stream, signature);
   if (request.ptx) AddToKey(&stream, "ptx");
   return stream.Finish();
 }
@@ -111,9 +114,15 @@ CompilePools::CompilePools(EventLoop* loop, const ProcessEvaluatorOptions* optio
 
 absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& request) const {
   Job job;
-  job.backend = BackendOf(*request.plan);
+  job.backend = CompileBackendOf(*request.plan);
   job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr, {});
-  ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation));
+  std::vector<std::string> signatures;
+  if (request.plan->language() == tunefarm::v1::LANGUAGE_TRITON) {
+    ASSIGN_OR_RETURN(signatures,
+                     TritonSignatures(*request.plan, *request.problem, request.config, request.device_class));
+  }
+  ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation, signatures));
+  for (std::string& signature : signatures) job.task.evaluate.add_triton_signatures(std::move(signature));
   *job.task.evaluate.mutable_config() = request.plan->ToProto(request.config);
   job.task.evaluate.set_ptx(request.ptx);
   RETURN_IF_ERROR(

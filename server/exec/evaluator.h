@@ -141,8 +141,9 @@ class SharedBinaries {
 struct ProbeResult {
   std::vector<tunefarm::v1::Device> devices;
   std::vector<std::string> notes;
-  std::string sandbox_level;  // what isolation the workers reach here
-  bool runs_python = false;   // an interpreter was named, and answered
+  std::string sandbox_level;   // what isolation the workers reach here
+  bool runs_python = false;    // an interpreter was named, and answered
+  std::string triton_version;  // that it has; empty: none
 };
 
 }  // namespace tunefarm

@@ -35,8 +35,9 @@ bool MayAnswer(WorkerRole role, Outcome outcome) {
     case OUTCOME_COMPILE_ERROR:
     case OUTCOME_COMPILE_TIMEOUT:
     case OUTCOME_COMPILE_CRASH:
-      return true;
+    // Triton's compiler may know that a device lacks what the launch would need.
     case OUTCOME_INFEASIBLE_LAUNCH:
+      return true;
     case OUTCOME_LOAD_ERROR:
     case OUTCOME_RUN_TIMEOUT:
     case OUTCOME_RUN_CRASH:
@@ -168,6 +169,7 @@ std::string CheckProbeReport(const ProbeReport& report) {
     return fmt::format("it reported {} devices, the limit is {}", report.devices_size(), kDevicesMax);
   if (report.notes_size() > kNotesMax)
     return fmt::format("it sent {} notes, the limit is {}", report.notes_size(), kNotesMax);
+  if (report.triton_version().size() > 64) return "it named an oversized release of Triton";
   for (const Device& device : report.devices()) {
     // The host has none of its own: the daemon keeps one for it.
     if (device.uuid().size() > 128) return "it reported a device with an oversized UUID";

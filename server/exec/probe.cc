@@ -99,6 +99,7 @@ absl::StatusOr<ProbeResult> ProbeDevices(const ProcessEvaluatorOptions& options)
     }
     if (IsPythonBackend(backend)) {
       result.runs_python = true;
+      result.triton_version = PrintableText(probe.report.triton_version());
     } else {
       ++answers;
     }

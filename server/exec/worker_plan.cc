@@ -17,6 +17,11 @@ std::string BackendOf(const KernelPlan& plan) {
   return std::string(host ? kHostBackend : kCudaBackend);
 }
 
+std::string CompileBackendOf(const KernelPlan& plan) {
+  if (plan.language() == tunefarm::v1::LANGUAGE_TRITON) return std::string(kPythonCudaBackend);
+  return BackendOf(plan);
+}
+
 WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options) {
   WorkerCommandOptions command;
   command.worker_binary = options.worker_binary;

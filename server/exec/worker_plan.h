@@ -17,8 +17,9 @@ inline constexpr int kUidsPerDevice = 4;
 inline constexpr int kUidsPerPythonPool = 120;
 inline constexpr int kFirstPythonUid = 3 * kUidsPerCompilePool;
 
-// See frame_limits.h.
+// See frame_limits.h. A kernel in Triton is compiled by an interpreter, and runs as CUDA does.
 std::string BackendOf(const KernelPlan& plan);
+std::string CompileBackendOf(const KernelPlan& plan);
 
 // What holds for every worker, probes too.
 WorkerCommandOptions CommandOptions(const ProcessEvaluatorOptions& options);

@@ -24,7 +24,7 @@ absl::Status Attach(std::string_view name, std::string_view bytes, uint64_t byte
 
 absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
                               const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate) {
-  if (plan.language() != tunefarm::v1::LANGUAGE_PYTHON) return absl::OkStatus();
+  if (!NeedsInterpreter(plan.language())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto derived, plan.DerivedValues(problem, config, device));
   for (const auto& [name, value] : derived) {
     tunefarm::v1::Value& wire = (*evaluate->mutable_derived())[name];

@@ -73,7 +73,8 @@ struct SentBinary {
   UniqueFd memfd;
 };
 
-// For kernels in Python, whose workers read no expressions; nothing for others. The error is an expression's.
+// For kernels in Python and Triton, whose interpreters read no expressions; nothing for others. The error is an
+// expression's.
 absl::Status AddDerivedValues(const KernelPlan& plan, const ResolvedProblem& problem, const Config& config,
                               const DeviceClass& device, tunefarm::worker::v1::Evaluate* evaluate);
 

@@ -341,8 +341,8 @@ absl::Status AgentRegistry::CheckMayRun(const std::string& agent_id, const Claim
   if (found == agents_.end()) return absl::OkStatus();
   const wire::RegisterRequest& about = found->second.about;
   RETURN_IF_ERROR(CheckIsolation({about.sandbox_level(), ""}, spec.required_isolation()));
-  if (claim.plan->language() == tunefarm::v1::LANGUAGE_PYTHON && !about.runs_python()) {
-    return FailedPrecondition("agent {} runs no kernels in Python", about.display_name());
+  if (NeedsInterpreter(claim.plan->language()) && !about.runs_python()) {
+    return FailedPrecondition("agent {} runs no kernels in Python or Triton", about.display_name());
   }
   return absl::OkStatus();
 }

@@ -109,6 +109,9 @@ absl::StatusOr<Claim> MakeClaim(const std::string& agent_id, int64_t epoch, cons
   }
   claim.problem_key = assignment.problem().key();
   claim.poison = {claim.plan->program_digest(), "", devices.ToolkitOf(device_uuid), claim.problem_key};
+  if (claim.plan->language() == tunefarm::v1::LANGUAGE_TRITON) {
+    claim.poison.toolkit += " triton " + devices.TritonOf(device_uuid);
+  }
   claim.poison.class_id = devices.ClassOf(device_uuid);
   if (claim.kind == UnitKind::kSearch) {
     claim.measured_scope = MeasuredScope(claim.poison.program_digest, claim.problem_key, claim.poison.class_id,

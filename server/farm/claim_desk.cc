@@ -110,7 +110,7 @@ void ClaimDesk::Filter(Claim* claim, const tunefarm::v1::Job& spec) {
   }
   const absl::Status lost = StoreWithoutRun(claim, p_.filters->Lost(*claim, spec));
   if (!lost.ok()) LogWarn("jobs", "unit {} is tried once more: {}", claim->unit_id, MessageOf(lost));
-  const absl::Status measured = StoreWithoutRun(claim, p_.filters->Measured(*claim));
+  const absl::Status measured = StoreWithoutRun(claim, p_.filters->Measured(claim));
   if (!measured.ok()) {
     LogWarn("jobs", "earlier measurements cannot be looked up; unit {} runs whole: {}", claim->unit_id,
             MessageOf(measured));

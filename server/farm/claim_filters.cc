@@ -84,15 +84,15 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Lost(const Claim& claim, cons
   return lost;
 }
 
-absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(const Claim& claim) {
+absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(Claim* claim) {
   Trials measured;
-  if (claim.measured_scope.empty() || claim.assignment.policy().no_reuse()) return measured;
-  ASSIGN_OR_RETURN(const bool has_others, other_studies_.Exist(claim.study_id, claim.poison.program_digest,
-                                                               claim.problem_key, claim.poison.class_id));
+  if (claim->measured_scope.empty() || claim->assignment.policy().no_reuse()) return measured;
+  ASSIGN_OR_RETURN(const bool has_others, other_studies_.Exist(claim->study_id, claim->poison.program_digest,
+                                                               claim->problem_key, claim->poison.class_id));
   if (!has_others) return measured;
   std::vector<std::string> keys;
-  for (const wire::TrialSpec& spec : claim.assignment.trials()) {
-    keys.push_back(MeasuredKey(claim.measured_scope, spec.config()));
+  for (const wire::TrialSpec& spec : claim->assignment.trials()) {
+    keys.push_back(MeasuredKey(claim->measured_scope, spec.config()));
   }
   ASSIGN_OR_RETURN(const auto found, store_->trials()->FindMeasured(keys));
   for (size_t i = 0; i < found.size(); ++i) {
@@ -101,10 +101,15 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(const Claim& claim) 
     ASSIGN_OR_RETURN(const Trial earlier, TrialOfRow(row.trial));
     // The one that ran: it may itself have got the verdict of another one of its study.
     const int64_t ordinal = earlier.reused() ? earlier.reused_ordinal() : row.trial.ordinal;
-    Trial& trial = measured.emplace_back(TakenOver(earlier, TrialNameOf(row.job_id, row.study_number, ordinal)));
-    const wire::TrialSpec& spec = claim.assignment.trials(static_cast<int>(i));
-    claim.Name(spec, clock_->WallMs(), &trial);
-    trial.set_attempt(spec.attempt());
+    Trial trial = TakenOver(earlier, TrialNameOf(row.job_id, row.study_number, ordinal));
+    wire::TrialSpec* const spec = claim->assignment.mutable_trials(static_cast<int>(i));
+    if (trial.headers() != 0) {
+      *spec->mutable_measured() = std::move(trial);
+      continue;
+    }
+    claim->Name(*spec, clock_->WallMs(), &trial);
+    trial.set_attempt(spec->attempt());
+    measured.push_back(std::move(trial));
   }
   return measured;
 }

@@ -34,8 +34,9 @@ class ClaimFilters {
   absl::StatusOr<Trials> Poisoned(const Claim& claim, const tunefarm::v1::Job& spec);
   // POISONED for all if too many agents were lost with them; their configs are recorded as crashes.
   absl::StatusOr<Trials> Lost(const Claim& claim, const tunefarm::v1::Job& spec);
-  // What was measured, for configs that were measured before.
-  absl::StatusOr<Trials> Measured(const Claim& claim);
+  // What was measured, for configs that were measured before. Where it holds for the same headers only, it goes into
+  // the claim's trial instead (TrialSpec.measured).
+  absl::StatusOr<Trials> Measured(Claim* claim);
 
   // Results of a claim: configs that crashed or hung are recorded. What cannot be stored is logged.
   void Record(const Claim& claim, const Trials& trials);

@@ -27,6 +27,7 @@ std::string Lower(std::string_view text) {
 std::string_view LanguageName(const KernelPlan& plan) {
   if (plan.language() == tunefarm::v1::LANGUAGE_HOST_CXX) return "HOST_CXX";
   if (plan.language() == tunefarm::v1::LANGUAGE_CUDA) return "CUDA";
+  if (plan.language() == tunefarm::v1::LANGUAGE_TRITON) return "TRITON";
   return plan.device_kind() == DeviceKind::kHost ? "PYTHON (on the host)" : "PYTHON (on a GPU)";
 }
 
@@ -336,6 +337,14 @@ std::string DeviceDirectory::ToolkitOf(std::string_view uuid) const {
   const auto devices = Current();
   for (const Known& known : *devices) {
     if (known.device.uuid() == uuid) return known.device.toolkit_version();
+  }
+  return {};
+}
+
+std::string DeviceDirectory::TritonOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.device.triton_version();
   }
   return {};
 }

@@ -101,9 +101,10 @@ class DeviceDirectory {
   bool IsReady(std::string_view uuid) const;
   // What it answers to besides its UUID.
   std::vector<std::string> NamesOf(std::string_view uuid) const;
-  // Empty for an unknown device, the next three.
+  // Empty for an unknown device, the next four.
   std::string ClassOf(std::string_view uuid) const;
   std::string ToolkitOf(std::string_view uuid) const;
+  std::string TritonOf(std::string_view uuid) const;
   std::string DriverOf(std::string_view uuid) const;
 
   // A uuid, class id, display name, "host", "cuda", or empty: the first ready device that runs the kernel. With

@@ -37,7 +37,7 @@ class Leaderboard {
     double median_ns = 0;
     int64_t ordinal = 0;
     std::string config;       // canonical text
-    std::string measured_as;  // the trial of an earlier study whose time this is; empty: its own
+    std::string measured_as;  // the same for those that are one measurement; empty: as no other
 
     friend bool operator<(const Entry& a, const Entry& b) {
       return a.median_ns != b.median_ns ? a.median_ns < b.median_ns : a.ordinal < b.ordinal;

@@ -22,6 +22,15 @@ namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Trial;
 
+namespace {
+
+// The same for configs that do the same work, whichever machine has measured them: one of them is enough in a final.
+std::string MeasuredAs(const Trial& trial) {
+  return trial.work() != 0 ? fmt::format("{:016x}", trial.work()) : trial.reused_trial();
+}
+
+}  // namespace
+
 bool UsesPriors(const tunefarm::v1::Job& spec) {
   const std::string& name = spec.strategy().strategy_name();
   return !spec.no_memory() && name != "exhaustive" && name != "random";
@@ -144,10 +153,8 @@ void Study::Fold(const Unit& unit, std::vector<Proposer::Result>* results) {
     const std::string& config = unit.ConfigOf(ordinal);
     if (const auto values = context_.plan->ConfigFromText(config); values.ok()) effects_.Add(*values, trial);
     if (config == default_config_ && !HasTime(trial)) default_failed_ = true;
-    // Of configs that do the same work one is enough in a final.
-    const bool is_twin = trial.reused() && trial.reused_trial().empty();
     const double median_ns = HasTime(trial) ? trial.measurement().median_ns() : 0;
-    if (HasTime(trial) && !is_twin) leaderboard_.Add({median_ns, ordinal, config, trial.reused_trial()});
+    if (HasTime(trial)) leaderboard_.Add({median_ns, ordinal, config, MeasuredAs(trial)});
     const ToldOutcome outcome = HasTime(trial)                                  ? ToldOutcome::kOk
                                 : trial.outcome() == tunefarm::v1::OUTCOME_LOST ? ToldOutcome::kLost
                                                                                 : ToldOutcome::kFailed;

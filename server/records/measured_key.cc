@@ -23,7 +23,7 @@ std::string MeasuredScope(std::string_view program_digest, std::string_view prob
   how.clear_final_rounds();
   how.clear_no_second_inputs();
   how.clear_no_reuse();
-  std::string scope = "tunefarm measurement v2\n";
+  std::string scope = "tunefarm measurement v3\n";
   for (const std::string_view part : {program_digest, problem_key, class_id, toolkit, driver}) AddPart(&scope, part);
   AddPart(&scope, how.SerializeAsString());
   return scope;
@@ -66,6 +66,8 @@ tunefarm::v1::Trial TakenOver(const tunefarm::v1::Trial& measured, std::string_v
   if (!measured.has_measurement()) trial.clear_measurement();
   trial.set_stopped_early(measured.stopped_early());
   trial.set_device_uuid(measured.device_uuid());
+  trial.set_work(measured.work());
+  trial.set_headers(measured.headers());
   trial.set_reused(true);
   trial.set_reused_trial(std::string(name));
   return trial;

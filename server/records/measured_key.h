@@ -1,12 +1,15 @@
 // MeasuredKey: the name of a measurement. Two trials of the same key would end the same, so the second one takes over
 // the first one's verdict instead of running: a grown space or another strategy pays only for what is new.
 //
-// Equal must be: the program, the problem (with its seeds and pins), the device class, the toolkit, the driver (of a
-// CPU the kernel), with which a time may change as it does in the catalog, how is measured, and the config. Only
-// verdicts on the config are taken over: OK with a time taken under good conditions, wrong results, damage, refusals by
-// the driver. Not crashes and hangs, which the poison index remembers (jobs/poison_index.h); not what a compiler or
-// loader says, since a missing header or a full disk makes errors too, and those would stand for ever; not NOISY,
-// OUT_OF_MEMORY and what the machinery lost.
+// Equal must be: the program, the problem (with its seeds and pins), the device class, the toolkit (for TRITON with
+// Triton's release), the driver (of a CPU the kernel), with which a time may change as it does in the catalog, how is
+// measured, and the config. Only verdicts on the config are taken over: OK with a time taken under good conditions,
+// wrong results, damage, refusals by the driver. Not crashes and hangs, which the poison index remembers
+// (jobs/poison_index.h); not what a compiler or loader says, since a missing header or a full disk makes errors too,
+// and those would stand for ever; not NOISY, OUT_OF_MEMORY and what the machinery lost.
+//
+// The key does not tell headers outside of the definition apart, which are known after compiling only. A measurement
+// with such headers (Trial.headers) is taken over by the agent, once it has compiled the config with the same ones.
 //
 // Pure; any thread.
 #pragma once

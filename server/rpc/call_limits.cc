@@ -1,5 +1,6 @@
 #include "server/rpc/call_limits.h"
 
+#include <deque>
 #include <iterator>
 
 #include "server/base/status.h"
@@ -65,12 +66,18 @@ void MemoryShare::Reset() {
 }
 
 struct CallLimits::Usage {
-  explicit Usage(const CallLimitOptions& options)
-      : received_bytes(options.received_bytes_max / 2), stream_bytes(options.stream_bytes_max / 2) {}
+  Usage(const CallLimitOptions& options, int most_arriving)
+      : arriving_max(most_arriving),
+        received_bytes(options.received_bytes_max / 2),
+        stream_bytes(options.stream_bytes_max / 2) {}
+  const int arriving_max;  // 0: no bound
   std::atomic<int> calls{0};
   std::atomic<int> streams{0};
   CallMemory received_bytes;
   CallMemory stream_bytes;
+  Mutex mutex;
+  int arriving GUARDED_BY(mutex) = 0;
+  std::deque<std::function<void()>> waiting GUARDED_BY(mutex);  // to arrive, the first one first
 };
 
 CallLimits::CallLimits(const CallLimitOptions& options)
@@ -78,7 +85,8 @@ CallLimits::CallLimits(const CallLimitOptions& options)
       received_bytes_(options.received_bytes_max),
       parsed_bytes_(options.parsed_bytes_max),
       stream_bytes_(options.stream_bytes_max),
-      sockets_{std::make_shared<Usage>(options), std::make_shared<Usage>(options), std::make_shared<Usage>(options)} {}
+      sockets_{std::make_shared<Usage>(options, 0), std::make_shared<Usage>(options, 0),
+               std::make_shared<Usage>(options, 0)} {}
 
 CallLimits::~CallLimits() = default;
 
@@ -94,7 +102,8 @@ std::shared_ptr<CallLimits::Usage> CallLimits::UsageOf(const Principal& principa
       at = at->second.use_count() == 1 ? principals_.erase(at) : std::next(at);
     }
   }
-  return principals_.emplace(principal.name, std::make_shared<Usage>(options_)).first->second;
+  return principals_.emplace(principal.name, std::make_shared<Usage>(options_, options_.arriving_per_principal_max))
+      .first->second;
 }
 
 absl::StatusOr<CallLimits::Ticket> CallLimits::Begin(const Principal& principal, CallKind kind) {
@@ -156,6 +165,35 @@ CallLimits::Ticket::~Ticket() {
       usage_->calls.fetch_sub(1, std::memory_order_relaxed);
       return;
   }
+}
+
+bool CallLimits::Ticket::MayWait() const { return kind_ != CallKind::kAgentCall && usage_->arriving_max > 0; }
+
+void CallLimits::Ticket::BeginRead(std::function<void()> begin) const {
+  if (MayWait()) {
+    MutexLock lock(&usage_->mutex);
+    if (usage_->arriving >= usage_->arriving_max) {
+      usage_->waiting.push_back(std::move(begin));
+      return;
+    }
+    ++usage_->arriving;
+  }
+  begin();
+}
+
+void CallLimits::Ticket::EndRead() const {
+  if (!MayWait()) return;
+  std::function<void()> next;
+  {
+    MutexLock lock(&usage_->mutex);
+    if (usage_->waiting.empty()) {
+      --usage_->arriving;
+      return;
+    }
+    next = std::move(usage_->waiting.front());
+    usage_->waiting.pop_front();
+  }
+  next();
 }
 
 absl::StatusOr<MemoryShare> CallLimits::Ticket::HoldReceived(size_t bytes) const {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -25,6 +26,10 @@ struct CallLimitOptions {
   int agent_calls_max = 16'384;  // each agent has one that waits, and a few more
   int streams_max = 1024;
   int streams_per_principal_max = 512;
+  // Requests that arrive at once, of a certificate or a token; the next ones wait. What arrives is not counted before
+  // it is there, and may be 32 MiB each. Not of sockets and agents: others of the machine or the farm have the same
+  // identity, and would wait for one whose requests take long.
+  int arriving_per_principal_max = 6;
   // Bytes; one principal has at most half of the first and the last. Small requests do not count (kUncountedBytes):
   // calls_max bounds them.
   size_t received_bytes_max = size_t{128} << 20;
@@ -89,6 +94,11 @@ class CallLimits {
     Ticket(Ticket&& other) noexcept;
     Ticket& operator=(Ticket&& other) = delete;
 
+    // Calls `begin` once the request may arrive: at once, or on the thread of an EndRead. The ticket may be gone when
+    // it returns.
+    void BeginRead(std::function<void()> begin) const;
+    // The request is there, or will never be. Once after `begin` was called.
+    void EndRead() const;
     // Of a request that has arrived and waits. ResourceExhausted (OVERLOADED) where too much waits already.
     absl::StatusOr<MemoryShare> HoldReceived(size_t bytes) const;
     // Of what a stream has yet to send; none where others have too much.
@@ -97,6 +107,7 @@ class CallLimits {
    private:
     friend class CallLimits;
     Ticket(CallLimits* limits, CallKind kind, std::shared_ptr<Usage> usage);
+    bool MayWait() const;
 
     CallLimits* limits_ = nullptr;
     CallKind kind_ = CallKind::kCall;

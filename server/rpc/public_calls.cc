@@ -22,7 +22,9 @@ namespace tunefarm {
 namespace {
 
 constexpr int kThreads = 4;  // of each kind
-constexpr int kLargeSpaceNice = 5;
+// Where there is too little processor time, what is asked for comes after what runs: the search for running jobs has a
+// nice value of 5.
+constexpr int kSpaceNice = 10, kLargeSpaceNice = 15;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
 
@@ -46,7 +48,9 @@ PublicCalls::PublicCalls(const RpcServices& services)
       slow_("rpc-slow", kThreads),
       reads_("rpc-read", kThreads),
       orders_("rpc-order", kThreads),
-      spaces_("rpc-space", kThreads, {}, SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
+      spaces_(
+          "rpc-space", kThreads, [] { LowerPriority(kSpaceNice); },
+          SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
       files_("rpc-file", kThreads) {}
 
 void PublicCalls::AddTo(Router* router) {

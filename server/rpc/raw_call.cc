@@ -1,6 +1,5 @@
 #include "server/rpc/raw_call.h"
 
-#include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
@@ -89,8 +88,10 @@ RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::Callb
   }
   ticket_.emplace(*std::move(ticket));
   read_.context = context;
-  around_->reads->Add(&read_);
-  StartRead(&request_);
+  ticket_->BeginRead([this] {
+    around_->reads->Add(&read_);
+    StartRead(&request_);
+  });
 }
 
 void RawCall::Refuse(const absl::Status& status) {
@@ -100,6 +101,7 @@ void RawCall::Refuse(const absl::Status& status) {
 
 void RawCall::OnReadDone(bool ok) {
   around_->reads->Remove(&read_);
+  ticket_->EndRead();
   const absl::Status received = ok ? Receive() : NoRequest();
   if (!received.ok()) {
     request_.Clear();
@@ -113,7 +115,7 @@ void RawCall::OnReadDone(bool ok) {
 
 void RawCall::Defer(const Lane& lane, std::function<void()> task) {
   deadline_ = around_->clock->Now() + lane.wait_max;
-  lane.threads->Post([this, task = std::move(task)] {
+  lane.threads->PostFor(caller_.principal.name, [this, task = std::move(task)] {
     if (IsAwaited()) {
       task();
     } else {
@@ -158,34 +160,33 @@ absl::StatusOr<MemoryShare> RawCall::HoldParsed(const grpc::Slice* flat) {
   return share;
 }
 
-bool RawCall::Parse(const grpc::Slice* flat, Message* request) {
-  if (flat != nullptr) return request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()));
+absl::StatusOr<const Message*> RawCall::Read(Arena* arena) {
+  // Small requests come in one piece. This reference to it ends before the buffer does: where a slice of its own is the
+  // last one, gRPC 1.51 gives memory back outside of an ExecCtx, and crashes while its quota is exhausted.
+  grpc::Slice slice;
+  const grpc::Slice* const flat = request_.TrySingleSlice(&slice).ok() ? &slice : nullptr;
+  ASSIGN_OR_RETURN(parsed_, HoldParsed(flat));  // until the answer: what takes long keeps a copy of its request
+  Message* const request = route_->prototype->New(arena);
+  if (flat != nullptr) {
+    if (!request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()))) return CannotParse();
+    return request;
+  }
   grpc::ProtoBufferReader reader(&request_);
-  return reader.status().ok() && request->ParseFromZeroCopyStream(&reader);
+  if (!reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) return CannotParse();
+  return request;
 }
 
 void RawCall::ParseAndRun() {
-  // Small requests come in one piece.
-  grpc::Slice slice;
-  const grpc::Slice* const flat = request_.TrySingleSlice(&slice).ok() ? &slice : nullptr;
-  absl::StatusOr<MemoryShare> parsed = HoldParsed(flat);
-  if (!parsed.ok()) {
-    Refuse(parsed.status());
-    return;
-  }
-  parsed_ = *std::move(parsed);  // until the answer: what takes long keeps a copy of its request
   alignas(8) static thread_local char block[kArenaBlockBytes];
   Arena arena(block, sizeof(block));
-  Message* const request = route_->prototype->New(&arena);
-  const bool is_read = Parse(flat, request);
+  const absl::StatusOr<const Message*> request = Read(&arena);
   request_.Clear();
-  slice = grpc::Slice();
   received_.Reset();
-  if (!is_read) {
-    Refuse(CannotParse());
-    return;
+  if (request.ok()) {
+    route_->run(this, **request);
+  } else {
+    Refuse(request.status());
   }
-  route_->run(this, *request);
 }
 
 void RawCall::Answer(const Message* request, const absl::Status& outcome, const Message* response) {

@@ -5,6 +5,7 @@
 // Threads: as gRPC's callback API; Route::run may come on a thread of ours.
 #pragma once
 
+#include <google/protobuf/arena.h>
 #include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 
@@ -121,7 +122,7 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   void ParseAndRun();
   // `flat`: the request's bytes, where they are in one piece; else null.
   absl::StatusOr<MemoryShare> HoldParsed(const grpc::Slice* flat);
-  bool Parse(const grpc::Slice* flat, google::protobuf::Message* request);
+  absl::StatusOr<const google::protobuf::Message*> Read(google::protobuf::Arena* arena);
   // A refusal that the gate did not make.
   void Refuse(const absl::Status& status);
   bool IsOfAgents() const { return route_->kind == CallKind::kAgentCall; }

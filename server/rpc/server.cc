@@ -26,9 +26,12 @@ namespace {
 constexpr int kReceivedBytesMax = 32 << 20;
 // Binaries of 64 MiB (CompileKernel) and what lies around them; clients take less unless they ask for those.
 constexpr int kSentBytesMax = 72 << 20;
-// Of all connections of the process together: what has arrived and was not taken, what was sent and not read. Beyond it
-// gRPC takes no new connections, and ends calls that hold most.
-constexpr size_t kTransportBytesMax = size_t{256} << 20;
+// Of all connections of the process by who may connect: what has arrived and was not taken, what was sent and not read.
+// Beyond it gRPC takes no new connections, closes those that have no call just then, and ends calls. Apart, so that
+// peers on the network who fill theirs close no connection of this machine's users.
+constexpr size_t kNetworkBytesMax = size_t{256} << 20;
+constexpr size_t kClientSocketBytesMax = size_t{128} << 20;
+constexpr size_t kAdminSocketBytesMax = size_t{64} << 20;
 // Of one connection; a client's further calls wait in the client.
 constexpr int kStreamsPerConnectionMax = 256;
 // A connection that has not begun to speak HTTP/2 by then is closed.
@@ -47,14 +50,25 @@ Listener ListenerOf(const RpcServerOptions& options) {
   return listener;
 }
 
-// Shared by all listeners.
-const grpc::ResourceQuota& TransportQuota() {
-  static auto* const quota = [] {
-    auto* const made = new grpc::ResourceQuota("tunefarm");
-    made->Resize(kTransportBytesMax);
-    return made;
-  }();
-  return *quota;
+// Shared by all listeners of the kind, for as long as the process lives.
+const grpc::ResourceQuota& TransportQuota(Peers peers) {
+  const auto make = [](const char* name, size_t bytes_max) {
+    auto* const quota = new grpc::ResourceQuota(name);
+    quota->Resize(bytes_max);
+    return quota;
+  };
+  static auto* const network = make("network", kNetworkBytesMax);
+  static auto* const client_socket = make("client socket", kClientSocketBytesMax);
+  static auto* const admin_socket = make("admin socket", kAdminSocketBytesMax);
+  switch (peers) {
+    case Peers::kNetwork:
+      return *network;
+    case Peers::kClientSocket:
+      return *client_socket;
+    case Peers::kAdminSocket:
+      break;
+  }
+  return *admin_socket;
 }
 
 // The library reads requests of reflection before anybody could ask who sent them: it is served to the admin socket
@@ -75,7 +89,6 @@ class Plugins : public grpc::ServerBuilderOption {
 void Bound(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(kReceivedBytesMax);
   builder->SetMaxSendMessageSize(kSentBytesMax);
-  builder->SetResourceQuota(TransportQuota());
   // What arrives compressed may be a thousand times as large as it says. No client of ours compresses.
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
@@ -91,6 +104,11 @@ absl::Status CannotListen(const std::string& address) {
 }
 
 std::string UnixPath(const std::string& address) { return address.rfind("unix:", 0) == 0 ? address.substr(5) : ""; }
+
+Peers PeersOf(const RpcServerOptions& options, const std::string& address) {
+  if (UnixPath(address).empty()) return Peers::kNetwork;
+  return options.is_admin ? Peers::kAdminSocket : Peers::kClientSocket;
+}
 
 }  // namespace
 
@@ -145,14 +163,19 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
   impl->handshakes.emplace(options.tls ? &impl->entrance.gate() : nullptr);
   grpc::ServerBuilder builder;
   Bound(&builder);
+  builder.SetResourceQuota(TransportQuota(PeersOf(options, options.addresses.front())));
   builder.SetOption(std::make_unique<Plugins>(options.is_admin));
   for (const std::string& address : options.addresses) {
     const std::string path = UnixPath(address);
     const bool is_unix = !path.empty();
-    if (!is_unix) builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
-    const Peers local = options.is_admin ? Peers::kAdminSocket : Peers::kClientSocket;
-    auto acceptor = is_unix ? Acceptor::OpenUnix(path, options.is_admin ? 0600 : 0660, Acceptor::DescriptorsMax(local))
-                            : Acceptor::Open(address, Acceptor::DescriptorsMax(Peers::kNetwork));
+    if (!is_unix) {
+      builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMsMax);
+      // What arrives of a call before its request is read stays 64 KiB, also of a peer that sends fast.
+      builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    }
+    const int descriptors_max = Acceptor::DescriptorsMax(PeersOf(options, address));
+    auto acceptor = is_unix ? Acceptor::OpenUnix(path, options.is_admin ? 0600 : 0660, descriptors_max)
+                            : Acceptor::Open(address, descriptors_max);
     if (!acceptor.ok()) return CannotListen(address);
     impl->addresses.push_back(
         is_unix ? address : fmt::format("{}:{}", address.substr(0, address.rfind(':')), (*acceptor)->port()));

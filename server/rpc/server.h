@@ -49,7 +49,7 @@ struct RpcServices {
 };
 
 struct RpcServerOptions {
-  // "unix:/path" or "127.0.0.1:7070". At least one.
+  // "unix:/path" or "127.0.0.1:7070". At least one, and all of one of these kinds.
   std::vector<std::string> addresses;
   // What calls on these addresses may do (without TLS): everything, or what the client socket may.
   bool is_admin = false;

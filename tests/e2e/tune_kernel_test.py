@@ -146,7 +146,7 @@ class TuneKernel(SharedFarm):
         tuning.best.launch(y, x, None, None)
         numpy.testing.assert_allclose(y, before + 2 * alpha * x, rtol=1e-6)
         for wrong, reason in (([y, x, alpha], "takes 4 arguments, not 3"), ([y, x, numpy.float32(3), n], "tuned for 2.5"),
-                              ([y[:10], x, alpha, n], "'y' .* has 10 elements and needs 1000"),
+                              ([y[:10], x, alpha, n], "argument 'y' has 40 bytes, but needs 4000 .1000 elements"),
                               ([y, x.astype("f8"), alpha, n], "'x' .* type float64")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 tuning.best.launch(*wrong)

@@ -29,6 +29,8 @@ class FakeEvaluator : public Evaluator {
     Duration run_time = std::chrono::milliseconds(10);
     std::string message;
     bool out_of_service = false;  // of a run, which is then LOST
+    // Of a compile: the files outside of the definition that the binary was made of. Null: none.
+    std::shared_ptr<const FileSet> inputs;
   };
   // `attempt` counts the runs (compiles for compile) of this config and problem so far, from 0.
   struct Question {
@@ -78,6 +80,7 @@ class FakeEvaluator : public Evaluator {
     result.outcome = script.compile;
     result.message = script.message;
     result.compile_ms = std::chrono::duration<double, std::milli>(script.compile_time).count();
+    result.inputs = script.inputs;
     if (script.compile == tunefarm::v1::OUTCOME_OK) {
       auto artifact = std::make_shared<Artifact>();
       // As with a real compiler, what is bound at run time does not change the binary.

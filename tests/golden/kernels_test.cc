@@ -141,5 +141,44 @@ TEST(KernelsTest, NewWritesADefinitionThatPassesTheCheck) {
   cli.ExpectMatches("kernels_new");
 }
 
+constexpr char kTritonSource[] = R"code(import triton
+import triton.language as tl
+
+
+@triton.jit
+def activation(x):
+    return tl.where(x > 0, x, 0.0)
+
+
+@triton.autotune(configs=[], key=["M"])
+@triton.jit
+def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K,
+                  stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,  # in elements
+                  BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr = 64, BLOCK_SIZE_K: tl.constexpr = 32,
+                  GROUP_SIZE_M: tl.constexpr = 8, EVEN_K: tl.constexpr = False):
+    tile = tl.program_id(axis=0)
+    a_tiles = a_ptr + tile * stride_am
+    b_tiles = b_ptr + tile * stride_bn
+    sums = tl.dot(tl.load(a_tiles), tl.load(b_tiles))
+    tl.store(c_ptr + tile * stride_cm, activation(sums))
+)code";
+
+TEST(KernelsTest, NewReadsAKernelInTriton) {
+  CommandLine cli;
+  for (const char* folder : {"triton", "other"}) {
+    ASSERT_TRUE(MakeDirectories(cli.directory().File(folder), 0700).ok());
+  }
+  const std::string source = cli.directory().File("triton/matmul.py");
+  ASSERT_TRUE(WriteFileAtomically(source, kTritonSource).ok());
+  EXPECT_EQ(cli.Record({"kernels", "new", source}).code, 0);
+  ExpectEqualsFile("kernels_new_triton.pbtxt", *ReadFile(cli.directory().File("triton/kernel.pbtxt"), 1 << 20));
+  cli.Comment("Nothing is written where there is no kernel.");
+  const std::string other = cli.directory().File("other/rows.py");
+  ASSERT_TRUE(WriteFileAtomically(other, "def rows(x_ptr):\n    pass\n").ok());
+  EXPECT_EQ(cli.Record({"kernels", "new", other}).code, 2);
+  EXPECT_FALSE(ReadFile(cli.directory().File("other/kernel.pbtxt"), 1 << 20).ok());
+  cli.ExpectMatches("kernels_new_triton");
+}
+
 }  // namespace
 }  // namespace tunefarm::golden

@@ -52,11 +52,11 @@ static_assert(sizeof(CaptureStatus) == sizeof(CUstreamCaptureStatus) &&
 static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute));
 static_assert(offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
 static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
-static_assert(offsetof(LaunchConfig, block) == offsetof(CUlaunchConfig, blockDimX));
-static_assert(offsetof(LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes));
-static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
-static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
-static_assert(offsetof(LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
+static_assert(offsetof(LaunchConfig, blockDimX) == offsetof(CUlaunchConfig, blockDimX));
+static_assert(offsetof(LaunchConfig, sharedMemBytes) == offsetof(CUlaunchConfig, sharedMemBytes));
+static_assert(offsetof(LaunchConfig, hStream) == offsetof(CUlaunchConfig, hStream));
+static_assert(offsetof(LaunchConfig, attrs) == offsetof(CUlaunchConfig, attrs));
+static_assert(offsetof(LaunchConfig, numAttrs) == offsetof(CUlaunchConfig, numAttrs));
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap));
 static_assert(std::is_same_v<DevicePointer, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
 

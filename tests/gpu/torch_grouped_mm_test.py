@@ -63,6 +63,23 @@ def found(*key_roles, n=None, k=None, topk=1, dtype=torch.bfloat16):
     return all(product is not None and product.launcher(ROWS // topk) for product in products)
 
 
+def drawn_layer(tokens=None, needs=True):
+    """What moe_mlp takes. N of the options is 2 I, K is H."""
+    tokens = ROWS // TOPK if tokens is None else tokens
+    ids = torch.rand((tokens, E), device=DEVICE).topk(TOPK, dim=1).indices
+    ids[ids == E // 3] = E // 3 + 1  # one expert without rows; a token may have another one twice
+    tensors = dict(x=random(tokens, K), w_up=random(E, N, K, scale=0.03), w_down=random(E, K, N // 2, scale=0.03))
+    tensors = {name: each.requires_grad_(needs) for name, each in tensors.items()}
+    weights = torch.rand((tokens, TOPK), device=DEVICE).softmax(1).requires_grad_(needs)
+    return dict(**tensors, topk_ids=ids, topk_weights=weights)
+
+
+def sorted_rows(layer):
+    """Where each expert's rows end in the order of experts, and the flat row of each."""
+    ids, order = layer["topk_ids"].reshape(-1).sort(stable=True)
+    return torch.searchsorted(ids, torch.arange(E, device=DEVICE), right=True, out_int32=True), order
+
+
 @contextlib.contextmanager
 def without(*key_roles):
     """As if the packages had not these."""
@@ -310,9 +327,8 @@ class Torch(Test):
         for a, mat2 in ((x, w.detach().transpose(-2, -1).requires_grad_()), (random(64, N).requires_grad_(), w)):
             torch.library.opcheck(torch.ops.tunefarm.grouped_mm.default, (a, mat2, ends))
         torch.library.opcheck(torch.ops.tunefarm.grouped_mm_weights.default, (random(64, N).requires_grad_(), x, ends))
-        layer = Layers.layer(self, tokens=16)
-        ids, order = layer["topk_ids"].reshape(-1).sort(stable=True)
-        ends = torch.searchsorted(ids, torch.arange(E, device=DEVICE), right=True, out_int32=True)
+        layer = drawn_layer(tokens=16)
+        ends, order = sorted_rows(layer)
         tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
         weights = layer["topk_weights"].detach().reshape(-1)
         rows = 16 * TOPK
@@ -558,16 +574,6 @@ def plain_layer(x, w_up, w_down, topk_ids, topk_weights):
 
 
 class Layers(Test):
-    def layer(self, tokens=None, needs=True):
-        """N of the options is 2 I, K is H."""
-        tokens = ROWS // TOPK if tokens is None else tokens
-        ids = torch.rand((tokens, E), device=DEVICE).topk(TOPK, dim=1).indices
-        ids[ids == E // 3] = E // 3 + 1  # one expert without rows; a token may have another one twice
-        tensors = dict(x=random(tokens, K), w_up=random(E, N, K, scale=0.03), w_down=random(E, K, N // 2, scale=0.03))
-        tensors = {name: each.requires_grad_(needs) for name, each in tensors.items()}
-        weights = torch.rand((tokens, TOPK), device=DEVICE).softmax(1).requires_grad_(needs)
-        return dict(**tensors, topk_ids=ids, topk_weights=weights)
-
     def check_layer(self, layer, call=tunefarm.torch.moe_mlp):
         differentiable = [layer[name] for name in ("x", "w_up", "w_down", "topk_weights")]
         out = call(**layer)
@@ -587,21 +593,21 @@ class Layers(Test):
         has = (found(roles.UP, roles.UP_DX, roles.UP_DW, topk=TOPK) and
                found(roles.DOWN, roles.DOWN_DX, roles.DOWN_DW, n=K, k=N // 2, topk=TOPK))
         print("with gathered rows" if has else "packed, around gathers", end=" ... ", file=sys.stderr)
-        self.check_layer(self.layer())
+        self.check_layer(drawn_layer())
 
     def test_packed_products_around_gathers(self):
-        layer = self.layer()
+        layer = drawn_layer()
         with without(roles.UP, roles.UP_DX, roles.UP_DW, roles.DOWN, roles.DOWN_DX, roles.DOWN_DW):
             self.check_layer(layer)
 
     def test_no_kernel_at_all(self):
-        layer = self.layer()
+        layer = drawn_layer()
         with without(*(each for each in vars(roles).values() if isinstance(each, roles.Role))):
             self.check_layer(layer)
 
     def test_few_tokens(self):
         for tokens in (0, 1, 3):
-            layer = self.layer(tokens=tokens)
+            layer = drawn_layer(tokens=tokens)
             if tokens:
                 self.check_layer(layer)
             else:
@@ -610,14 +616,14 @@ class Layers(Test):
                 self.assertEqual((out.shape, layer["w_up"].grad.abs().max().item()), ((0, K), 0))
 
     def test_odd_inputs(self):
-        layer = self.layer()
+        layer = drawn_layer()
         layer["topk_ids"] = layer["topk_ids"].int()
         layer["x"] = random(ROWS // TOPK, K + 8)[:, 8:].requires_grad_()
         layer["w_down"] = layer["w_down"].detach().transpose(-2, -1).contiguous().transpose(-2, -1).requires_grad_()
         self.check_layer(layer)
 
     def test_wrong_shapes_are_refused_in_a_sentence(self):
-        layer = self.layer(tokens=8, needs=False)
+        layer = drawn_layer(tokens=8, needs=False)
         for name, value in (("w_up", layer["w_up"][:, :-8]), ("x", layer["x"][:, :-8]), ("topk_ids", layer["topk_ids"][1:]),
                             ("w_down", layer["w_down"].half()), ("x", layer["x"][0])):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "moe_mlp"):
@@ -630,7 +636,7 @@ class Layers(Test):
                 tunefarm.torch.moe_mlp(**{**layer, name: layer[name].to("meta")})
 
     def test_some_need_a_gradient(self):
-        full = self.layer()
+        full = drawn_layer()
         out = tunefarm.torch.moe_mlp(**full)
         names = ("x", "w_up", "w_down", "topk_weights")
         expected = dict(zip(names, torch.autograd.grad(out.float().sum(), [full[name] for name in names])))
@@ -640,7 +646,7 @@ class Layers(Test):
             self.assertTrue(torch.equal(some[name].grad, expected[name]), name)
 
     def test_modes(self):
-        layer = self.layer()
+        layer = drawn_layer()
         expected = tunefarm.torch.moe_mlp(**layer).detach()
         for mode in (torch.no_grad(), torch.inference_mode(), torch.autocast(DEVICE, torch.bfloat16)):
             with self.subTest(type(mode).__name__):
@@ -650,7 +656,7 @@ class Layers(Test):
                 self.assertTrue(torch.equal(out, expected))
 
     def test_gradients_of_gradients_are_refused(self):
-        layer = self.layer(tokens=16)
+        layer = drawn_layer(tokens=16)
         for name in ("x", "topk_weights"):
             for frozen in (False, True):
                 given = {other: each.detach().requires_grad_() if each.is_floating_point() else each for other, each in layer.items()}
@@ -662,9 +668,8 @@ class Layers(Test):
                     (first.float().square().sum() + given["x"].float().square().sum()).backward()
 
     def test_what_does_not_fit_together_is_left_to_torch(self):
-        layer = self.layer(tokens=16, needs=False)
-        ids, order = layer["topk_ids"].reshape(-1).sort(stable=True)
-        ends = torch.searchsorted(ids, torch.arange(E, device=DEVICE), right=True, out_int32=True)
+        layer = drawn_layer(tokens=16, needs=False)
+        ends, order = sorted_rows(layer)
         good = ("up", layer["x"], layer["w_up"], ends, order.int(), None, TOPK)
         expected = torch.ops.tunefarm.layer_product(*good)
         spread = torch.zeros(2 * E, dtype=torch.int32, device=DEVICE)
@@ -682,12 +687,12 @@ class Layers(Test):
         function = torch.compile(tunefarm.torch.moe_mlp, fullgraph=True)
         for step, tokens in enumerate((16, 40, 100, ROWS // TOPK)):
             with torch._dynamo.config.patch(error_on_recompile=step > 1):
-                self.check_layer(self.layer(tokens=tokens), function)
+                self.check_layer(drawn_layer(tokens=tokens), function)
         self.assertLessEqual(torch._dynamo.utils.counters["stats"]["unique_graphs"], 2)
 
     @ON_CUDA
     def test_cuda_graph(self):
-        layer = self.layer()
+        layer = drawn_layer()
         names = ("x", "w_up", "w_down", "topk_weights")
         gradient = random(ROWS // TOPK, K)
 
@@ -703,7 +708,7 @@ class Layers(Test):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             outputs = step()
-        fresh = self.layer()
+        fresh = drawn_layer()
         with torch.no_grad():
             for name, each in layer.items():
                 each.copy_(fresh[name])

@@ -114,18 +114,20 @@ class Arrays(unittest.TestCase):
     def test_what_is_no_array(self):
         masked = dict(numpy.zeros(2).__array_interface__, mask=numpy.zeros(2, bool))
         negative = dict(numpy.zeros(6).__array_interface__, shape=(-2, -3))
+        huge = [dict(numpy.zeros(6).__array_interface__, **change) for change in ({"shape": (1 << 40, 1 << 40)}, {"data": (1 << 64, False)})]
         for value, reason in (([1.0], "is a list, which is no array"), (None, "is a NoneType"), (1.5, "is a float"),
                               (Interface(__array_interface__={"data": b"abc", "shape": (3,), "typestr": "|u1"}), "has no address"),
                               (Interface(__array_interface__=masked), "has a mask"),
                               (numpy.ma.masked_array(numpy.zeros(2), mask=[0, 1]), "has a mask"),
-                              (Interface(__array_interface__=negative), "has an extent of -2")):
+                              (Interface(__array_interface__=negative), "has an extent of -2"),
+                              *((Interface(__array_interface__=each), "elements at the address .* no memory has") for each in huge)):
             with self.assertRaisesRegex(_arrays.Unfit, reason):
                 read(value)
 
     def test_streams(self):
         for stream in (0x7f00, Interface(cuda_stream=0x7f00), Interface(ptr=0x7f00), Interface(__cuda_stream__=lambda: (0, 0x7f00))):
             self.assertEqual(_arrays.stream_handle(stream), 0x7f00)
-        for stream in ("0", 1.0, True, Interface(ptr="0"), object()):
+        for stream in ("0", 1.0, True, Interface(ptr="0"), object(), -1, 1 << 64, Interface(ptr=-1)):
             with self.assertRaisesRegex(_arrays.Unfit, "no address"):
                 _arrays.stream_handle(stream)
 
@@ -143,6 +145,61 @@ class Arrays(unittest.TestCase):
             self.assertEqual(read(torch.nn.Parameter(torch.zeros(2)))[1], 2)
         with self.assertRaisesRegex(_arrays.Unfit, "is on meta"):
             read(torch.zeros(3, device="meta"))
+
+
+class Tensor:
+    """What launches read of PyTorch's."""
+
+    def __init__(self, data_type="float32", place=1, elements=6, is_contiguous=True):
+        self.dtype, self.is_cuda, self.is_cpu, self.device = f"torch.{data_type}", place >= 0, place == -1, f"device {place}"
+        self.data_ptr, self.numel, self.nbytes = lambda: 4096, lambda: elements, 4 * elements
+        self.get_device, self.is_contiguous = lambda: place, lambda: is_contiguous
+
+
+class Arguments(unittest.TestCase):
+    def setUp(self):
+        for patch in (mock.patch.dict(sys.modules, torch=Interface(Tensor=Tensor)), mock.patch.dict(_arrays.LIBRARIES),
+                      mock.patch.object(_arrays, "_tensors", set())):
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.taken = _arrays.Arguments("k", (("x", "f32", "IN"), ("y", "f32", "OUT")), 1)
+
+    def read(self, *values, prepares=False):
+        return self.taken.read(values, None, prepares)
+
+    def test_tensors_like_the_last_ones_are_read_at_once(self):
+        for _ in range(2):
+            self.assertEqual(self.read(Tensor(), Tensor(elements=3)), ([4096, 4096, 24, 12], _arrays._Torch))
+        with mock.patch.object(_arrays._Torch, "read", side_effect=AssertionError):
+            self.assertEqual(self.read(Tensor(elements=5), Tensor()), ([4096, 4096, 20, 24], _arrays._Torch))
+        for wrong, reason in ((Tensor("float64"), "type float64; the kernel takes f32"), (Tensor(place=0), "CUDA device 0; .* for CUDA device 1"),
+                              (Tensor(place=-1), "is on the CPU"), (Tensor(place=-2), "is on device -2"),
+                              (Tensor(is_contiguous=False), "is not contiguous"), (5, "is a int, which is no array")):
+            for _ in range(2):
+                for name, given in (("x", (wrong, Tensor())), ("y", (Tensor(), wrong))):
+                    with self.assertRaisesRegex(InvalidArgumentError, f"^argument '{name}' of kernel 'k' .*{reason}"):
+                        self.read(*given)
+                self.read(Tensor(), Tensor())
+
+    def test_tensors_before_they_knew_their_bytes(self):
+        old = Tensor()
+        del old.nbytes
+        for _ in range(2):
+            self.assertEqual(self.read(old, Tensor()), ([4096, 4096, 24, 24], _arrays._Torch))
+
+    def test_arrays_of_two_libraries(self):
+        self.taken = _arrays.Arguments("k", (("x", "f32", "IN"), ("y", "f32", "OUT")), -1)
+        array = numpy.zeros(4, "f4")
+        array.flags.writeable = False
+        for _ in range(2):
+            self.assertEqual(self.read(array, Tensor(place=-1)), ([array.ctypes.data, 4096, 16, 24], _arrays._Torch))
+            with self.assertRaisesRegex(InvalidArgumentError, "argument 'x' of kernel 'k' is read-only"):
+                self.read(array, Tensor(place=-1), prepares=True)
+            with self.assertRaisesRegex(InvalidArgumentError, "argument 'y' of kernel 'k' is read-only"):
+                self.read(Tensor(place=-1), array)
+
+    def test_no_arguments(self):
+        self.assertEqual(_arrays.Arguments("k", (), 1).read((), None, False), ([], _arrays.Other))
 
 
 class Dims(unittest.TestCase):
@@ -176,6 +233,9 @@ class FakeLibrary:
         self.generation, self.workspace_bytes, self.needs_prepare, self.is_captured = 1, 256, 0, False
         self.launches, self.plans = [], 0
 
+    def __getitem__(self, name):
+        return getattr(self, name)
+
     def tunefarm_package_close(self, handle):
         pass
 
@@ -201,10 +261,6 @@ class FakeLibrary:
         self.plans += 1
         plan._obj.generation, plan._obj.workspace_bytes = self.generation, self.workspace_bytes
         plan._obj.needs_prepare = self.needs_prepare
-        return 0
-
-    def tunefarm_kernel_argument_length(self, handle, index, dims, count, length, error):
-        length._obj.value = dims[0]
         return 0
 
     def tunefarm_kernel_launch(self, handle, launch, error):
@@ -317,10 +373,10 @@ class Library(unittest.TestCase):
 
     def test_a_workspace_beyond_all_memory(self):
         kernel = launch.Kernel.__new__(launch.Kernel)
-        kernel.name, kernel.device = "k", -1
+        kernel.name, kernel.device, kernel._frames = "k", -1, launch._Frames(0, 0, False)
         for size in (1 << 61, 1 << 64):
             with self.assertRaisesRegex(ResourceExhaustedError, f"kernel 'k' needs {size} bytes of work space"):
-                kernel._own_workspace(size, _arrays.Other, 0, Interface(workspace=None))
+                kernel._own_workspace(size, _arrays.Other, 0)
 
     def test_without_a_device_every_address_is_the_cpus(self):
         code = """

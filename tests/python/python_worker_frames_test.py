@@ -75,6 +75,8 @@ class Frames(unittest.TestCase):
             self.assertEqual(getattr(messages, f"STOP_{name}"), numbers[f"STOP_REASON_{name}"])
         for name in ("CUDA_EVENTS", "STEADY_CLOCK"):
             self.assertEqual(getattr(messages, f"METHOD_{name}"), numbers[f"TIMING_METHOD_{name}"])
+        self.assertEqual((messages.LANGUAGE_TRITON, messages.BIND_COMPILE, messages.VALUE_STRING),
+                         (numbers["LANGUAGE_TRITON"], numbers["BIND_COMPILE"], numbers["VALUE_TYPE_STRING"]))
         self.assertEqual((messages.DEVICE_CUDA, messages.DEVICE_HOST),
                          (numbers["DEVICE_KIND_CUDA"], numbers["DEVICE_KIND_HOST"]))
 

@@ -15,7 +15,7 @@ import unittest
 
 from google.protobuf import json_format
 
-from python_worker_source import PACKAGE, messages_by_name
+from python_worker_source import PACKAGE, SOURCE, messages_by_name
 from tunefarm_worker import channel, messages
 
 MODULE = b"""
@@ -120,6 +120,30 @@ class Process(unittest.TestCase):
         self.channel.send({"shutdown": {}})
         self.assertEqual(self.process.wait(), 0)
         return files[0]
+
+    def test_a_kernel_in_triton_is_compiled_by_what_the_frames_say(self):
+        fake = SOURCE / "tests" / "data" / "fake_triton"
+        sources = {"product.py": "import triton\nimport triton.language as tl\n@triton.jit\ndef mm(a, n, N: tl.constexpr, "
+                                 "BLOCK: tl.constexpr, FAULT: tl.constexpr):\n    pass\n"}
+        sources.update({str(path.relative_to(fake)): path.read_text() for path in fake.rglob("*.py")})
+        kernel = {"display_name": "k", "language": 4, "launches": [{"kernel": {"entry": "mm"}}],
+                  "dims": [{"name": "N", "bind": 1}, {"name": "M", "bind": 2}], "derived": [{"name": "twice", "bind": 2}],
+                  "parameters": [{"name": "BLOCK", "bind": 1}, {"name": "FAULT", "bind": 1}],
+                  "sources": [{"path": path, "content": base64.b64encode(text.encode()).decode()}
+                              for path, text in sources.items()]}
+        self.begin("compile")
+        self.channel.send({"prepare": {"problem": {"dims": {"N": {"int_value": 64}, "M": {"int_value": 5}}},
+                                       "device_class": {"compute_capability": 90}}}, messages.encode(kernel))
+        self.assertTrue(self.receive()[0]["prepared"].get("ok"))
+        result, phases, files = self.evaluate("none", triton_signatures=["mm(*fp32,i32:16)"])
+        self.assertEqual((result["outcome"], phases, len(files)), (messages.OK, [messages.PHASE_COMPILE], 1), result)
+        binary = json_format.Parse(files[0].decode(), messages_by_name()["tunefarm.worker.v1.TritonBinary"]())
+        self.assertEqual([one.signature for one in binary.kernels], ["mm(*fp32,i32:16)"])
+        self.assertIn(b'"constants": {"BLOCK": 4, "FAULT": "none", "N": 64}', binary.kernels[0].cubin)
+        refused, _, none = self.evaluate("error", number=2, triton_signatures=["mm(*fp32,i32:16)"])
+        self.assertEqual((refused["outcome"], none), (messages.COMPILE_ERROR, []))
+        self.assertEqual(refused["message"], "mm: at 7:4: module has no attribute nothing")
+        self.assertEqual(self.evaluate("none", number=3, triton_signatures=["mm(*fp32,i32)"])[0]["outcome"], messages.OK)
 
     def test_several_configs_in_turn_and_what_each_comes_to(self):
         artifact = self.compiled()

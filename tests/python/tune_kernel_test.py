@@ -302,7 +302,7 @@ class Results(unittest.TestCase):
         self.assertFalse(results.best)
         self.assertIsNone(results.best.get("time"))
         results.failed.append({"x": 1, "outcome": "COMPILE_ERROR", "message": "no such name"})
-        results.best = _results.NoBest(_tune._no_config_text(results))
+        results.best = _results.NoBest(results.no_config_text())
         pair = pickle.loads(pickle.dumps(_results.Tuning(results, {})))
         for best in (results.best, pair.best):
             for use in (lambda: best.launch(1, 2), lambda: best["time"], lambda: best.config):

@@ -161,7 +161,7 @@ absl::StatusOr<AnsweredConfig> FindAnsweredConfig(Session* session, const Kernel
   ASSIGN_OR_RETURN(answered.problem, answered.plan->ResolveProblem(problem));
   ASSIGN_OR_RETURN(answered.device_class, DeviceClass::FromProto(response.device_class()));
   ASSIGN_OR_RETURN(answered.config, answered.plan->ParseConfig(response.best().config()));
-  if (answered.plan->language() != v1::LANGUAGE_PYTHON) {
+  if (HasMacros(answered.plan->language())) {
     ASSIGN_OR_RETURN(answered.constants,
                      answered.plan->Constants(answered.problem, answered.config, answered.device_class));
   }
@@ -173,8 +173,9 @@ absl::StatusOr<AnsweredConfig> FindAnsweredConfig(Session* session, const Kernel
 
 absl::StatusOr<std::string> DefinesText(const AnsweredConfig& answered) {
   const v1::Kernel& definition = answered.plan->kernel();
-  if (definition.language() == v1::LANGUAGE_PYTHON) {
-    return InvalidArgument("{} is in Python, which has no macros; write -o json", definition.display_name());
+  if (!HasMacros(definition.language())) {
+    return InvalidArgument("{} is in {}, which has no macros; write -o json", definition.display_name(),
+                           definition.language() == v1::LANGUAGE_TRITON ? "Triton" : "Python");
   }
   std::string text = fmt::format(
       "// {}  {}  on  {}\n//   {}\n// To be read before {}: the compiler's option -include.\n",
@@ -220,7 +221,7 @@ absl::StatusOr<std::string> AnswerJson(const v1::LookupConfigResponse& response,
     options.assign(compiled->configs(0).compile_options().begin(), compiled->configs(0).compile_options().end());
   }
   std::vector<std::string> macros, launches, quoted;
-  if (answered.plan->language() != v1::LANGUAGE_PYTHON) {
+  if (HasMacros(answered.plan->language())) {
     for (const auto& [name, value] : AllMacros(answered.plan->kernel(), answered.constants)) {
       macros.push_back(JsonObject({{"name", JsonString(name)}, {"value", JsonString(value)}}));
     }

@@ -112,6 +112,8 @@ absl::Status WrongLanguage(const KernelPlan& plan) {
       return InvalidArgument("{} is in CUDA; its binary is written by --cubin or --ptx", plan.display_name());
     case v1::LANGUAGE_PYTHON:
       return InvalidArgument("{} is in Python, which has no binary", plan.display_name());
+    case v1::LANGUAGE_TRITON:
+      return InvalidArgument("{} is in Triton, whose binaries are not handed out yet", plan.display_name());
     default:
       return InvalidArgument("{} is in C++ for the CPU; its binary is written by --so", plan.display_name());
   }
@@ -143,7 +145,7 @@ absl::Status WriteBinaries(Session* session, const BestOptions& options, const A
 absl::StatusOr<std::string> WholeJson(Session* session, const v1::LookupConfigResponse& response,
                                       const absl::StatusOr<AnsweredConfig>& answered, bool compile) {
   RETURN_IF_ERROR(answered.status());
-  if (!compile || answered->plan->language() == v1::LANGUAGE_PYTHON) return AnswerJson(response, *answered, nullptr);
+  if (!compile || !HasMacros(answered->plan->language())) return AnswerJson(response, *answered, nullptr);
   const auto compiled = CompileAnswered(session, *answered, v1::BINARY_FORMAT_UNSPECIFIED);
   if (!compiled.ok()) session->Note(fmt::format("There is no binary: {}", MessageOf(compiled.status())));
   return AnswerJson(response, *answered, compiled.ok() ? &*compiled : nullptr);

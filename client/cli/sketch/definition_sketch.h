@@ -24,4 +24,9 @@ std::optional<DefinitionSketch> SketchDefinition(const std::string& name, const 
 std::optional<DefinitionSketch> SketchPythonDefinition(const std::string& name, const std::string& source_file,
                                                        std::string_view source);
 
+// From the signature of the first kernel with @triton.jit in a Python source: pointers become buffers, other values
+// scalars and dims, tl.constexpr parameters parameters, beside num_warps and num_stages. None where there is none.
+std::optional<DefinitionSketch> SketchTritonDefinition(const std::string& name, const std::string& source_file,
+                                                       std::string_view source);
+
 }  // namespace tunefarm::cli

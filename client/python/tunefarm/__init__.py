@@ -8,9 +8,9 @@
         print(client.best("matmul_host", M=256, N=256, K=256).config)
 
 `Client` makes the daemon's calls; `tune_kernel` and `run_kernel` take a kernel in a string, with Kernel Tuner's arguments
-(`tunefarm.inline`); `tunefarm.launch` launches tuned kernels, `tunefarm.torch` has them as operators of PyTorch, and
-`tunefarm.grouped_gemm.tuning` and `tunefarm.tune.utils` are helpers for tuning scripts: these need no daemon (and no
-gRPC). `tunefarm.tune` is that package and the blocking call in one.
+(`tunefarm.inline`), and `tunefarm.triton.tune` a function of Triton; `tunefarm.launch` launches tuned kernels,
+`tunefarm.torch` has them as operators of PyTorch, and `tunefarm.grouped_gemm.tuning` and `tunefarm.tune.utils` are helpers
+for tuning scripts: these need no daemon (and no gRPC). `tunefarm.tune` is that package and the blocking call in one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "plot": "tu
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in ("tune", "launch", "torch"):
+    if name in ("tune", "launch", "torch", "triton"):
         return importlib.import_module(f"tunefarm.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'tunefarm' has no attribute '{name}'")

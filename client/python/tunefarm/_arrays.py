@@ -1,4 +1,5 @@
-"""Arrays of any library as arguments of a kernel: where they lie, how many elements of which type they have. Private.
+"""Arrays of any library as arguments of a kernel: where they lie, how many elements of which type they have, and whether
+the kernel takes them. Private.
 
 Nothing here imports numpy, torch or CuPy: who hands over such an array has imported its library.
 """
@@ -9,11 +10,13 @@ import ctypes
 import operator
 import re
 import sys
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
 from tunefarm import _cuda
+from tunefarm.errors import InvalidArgumentError
 
 ON_CPU = -1
+WORKSPACE_ALIGNMENT = 256  # bytes
 
 # Address, number of elements, type of an element (see type_name), CUDA device (ON_CPU; None: the CPU and all devices may
 # use the address), whether it is contiguous in row-major order, whether it may be written.
@@ -22,6 +25,10 @@ View = Tuple[int, int, Any, Optional[int], bool, bool]
 
 class Unfit(ValueError):
     """Why a value cannot be an argument: the predicate of a sentence about it, such as "is a list, ..."."""
+
+
+def place_name(device: int) -> str:
+    return "the CPU" if device == ON_CPU else f"CUDA device {device}"
 
 
 # ---- Types of elements ----
@@ -149,6 +156,23 @@ def _read_dlpack(value: Any, stream: Optional[int]) -> View:
     return (tensor.data or 0) + tensor.byte_offset, _product(shape), key, device, is_contiguous, True
 
 
+def _read_any(value: Any, stream: Optional[int]) -> View:
+    if hasattr(value, "data_ptr"):
+        pointer, elements = operator.index(value.data_ptr()), operator.index(value.numel())
+        return pointer, elements, value.dtype, _cuda.device_of(pointer), value.is_contiguous(), True
+    # First, since it knows most types, the device, and the order of what is enqueued.
+    if hasattr(value, "__dlpack__"):
+        return _read_dlpack(value, stream)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _read_interface(interface, is_cuda=True)
+    interface = getattr(value, "__array_interface__", None)
+    if interface is not None:
+        return _read_interface(interface, is_cuda=False)
+    raise Unfit(f"is a {type(value).__name__}, which is no array: it has neither data_ptr() nor "
+                "__dlpack__, __cuda_array_interface__ or __array_interface__")
+
+
 # ---- Libraries ----
 
 class Other:
@@ -159,20 +183,11 @@ class Other:
     @staticmethod
     def read(value: Any, stream: Optional[int]) -> View:
         """`stream`: that of the launch; None: the caller gave none. Raises Unfit, and whatever the interfaces raise."""
-        if hasattr(value, "data_ptr"):
-            pointer, elements = operator.index(value.data_ptr()), operator.index(value.numel())
-            return pointer, elements, value.dtype, _cuda.device_of(pointer), value.is_contiguous(), True
-        # First, since it knows most types, the device, and the order of what is enqueued.
-        if hasattr(value, "__dlpack__"):
-            return _read_dlpack(value, stream)
-        interface = getattr(value, "__cuda_array_interface__", None)
-        if interface is not None:
-            return _read_interface(interface, is_cuda=True)
-        interface = getattr(value, "__array_interface__", None)
-        if interface is not None:
-            return _read_interface(interface, is_cuda=False)
-        raise Unfit(f"is a {type(value).__name__}, which is no array: it has neither data_ptr() nor "
-                    "__dlpack__, __cuda_array_interface__ or __array_interface__")
+        view = _read_any(value, stream)
+        pointer, elements = view[:2]
+        if not 0 <= pointer < 1 << 64 or not 0 <= elements < 1 << 56:
+            raise Unfit(f"says that it has {elements} elements at the address {pointer}, which no memory has")
+        return view
 
     @staticmethod
     def current_stream(device: int) -> int:
@@ -263,6 +278,7 @@ class _Torch(Other):
 
 # By the type of an array; filled by library_of.
 LIBRARIES: Dict[type, Type[Other]] = {}
+_tensors: Set[type] = set()  # the types of PyTorch among them
 
 
 def library_of(kind: type) -> Type[Other]:
@@ -272,6 +288,8 @@ def library_of(kind: type) -> Type[Other]:
     for module, array, library in known:
         base = getattr(sys.modules.get(module), array, None)
         if base is not None and issubclass(kind, base):
+            if library is _Torch:
+                _tensors.add(kind)
             LIBRARIES[kind] = library
             return library
     LIBRARIES[kind] = Other
@@ -280,9 +298,9 @@ def library_of(kind: type) -> Type[Other]:
 
 def stream_handle(stream: Any) -> int:
     """A CUstream of an integer or of a stream of PyTorch, CuPy, or any library with __cuda_stream__."""
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    handle = getattr(stream, "cuda_stream", None)
+    handle = stream if isinstance(stream, int) and not isinstance(stream, bool) else None
+    if handle is None:
+        handle = getattr(stream, "cuda_stream", None)
     if handle is None and hasattr(stream, "__cuda_stream__"):
         handle = stream.__cuda_stream__()[1]
     if handle is None:
@@ -290,6 +308,8 @@ def stream_handle(stream: Any) -> int:
     if not isinstance(handle, int):
         raise Unfit(f"is a {type(stream).__name__}, which is no address and has neither cuda_stream, "
                     "__cuda_stream__ nor ptr")
+    if not 0 <= handle < 1 << 64:
+        raise Unfit(f"is {handle}, which is no address")
     return handle
 
 
@@ -302,3 +322,103 @@ def current_device() -> int:
     elif cupy is not None and cupy.cuda.is_available():
         number = cupy.cuda.runtime.getDevice()
     return number
+
+
+# ---- Arguments ----
+
+class _Slot:
+    """What one argument takes."""
+
+    __slots__ = ("name", "data_type", "is_input", "item_bytes", "known", "key")
+
+    def __init__(self, name: str, data_type: str, access: str) -> None:
+        self.name, self.data_type, self.is_input = name, data_type, access == "IN"
+        self.item_bytes = ITEM_BYTES.get(data_type, 0)
+        self.known: Set[Any] = set()  # types of elements that fit
+        self.key: Any = None  # the last of them, which is found by identity
+
+
+class Arguments:
+    """What a kernel takes: reads and checks what is given for it. May be used from any thread. Every error is an
+    InvalidArgumentError that names the argument."""
+
+    def __init__(self, kernel: str, arguments: Sequence[Tuple[str, str, str]], device: int) -> None:
+        """`arguments`: names, types of elements ("bf16") and accesses ("IN"). `device`: where they have to lie."""
+        self._kernel, self._device = kernel, device
+        self._slots = tuple(_Slot(*argument) for argument in arguments)
+        self._fitting: Optional[List[Any]] = None  # of tensors: what was found to fit last
+
+    def read(self, values: Sequence[Any], stream: Optional[int], prepares: bool) -> Tuple[List[int], Type[Other]]:
+        """The addresses of arrays in the order of the arguments, then their bytes, and the library that allocates and
+        says which stream is current. Whether the bytes suffice is for libtunefarm-launch to say. `stream`: that of the
+        launch; None: the caller gave none. `prepares`: inputs may be written, too."""
+        tensors: Optional[List[Any]] = None
+        if values and _tensors.issuperset(map(type, values)):
+            # All at once, in half the time of one after another.
+            try:
+                tensors = [(each.dtype, each.device, each.is_contiguous()) for each in values]
+                if tensors == self._fitting:
+                    return [each.data_ptr() for each in values] + [each.nbytes for each in values], _Torch
+            except Exception:  # said below of the one that cannot be read; PyTorch before 2.1 has no nbytes
+                pass
+        pointers: List[int] = []
+        sizes: List[int] = []
+        used: Type[Other] = Other
+        for slot, value in zip(self._slots, values):
+            kind = type(value)
+            library = LIBRARIES.get(kind) or library_of(kind)
+            if library.rank > used.rank:
+                used = library
+            try:
+                pointer, elements, key, place, is_contiguous, is_writable = library.read(value, stream)
+                if ((key is not slot.key and key not in slot.known) or place != self._device or not is_contiguous or
+                        not is_writable):
+                    self._check(slot, key, place, is_contiguous, is_writable or (slot.is_input and not prepares))
+            except Exception as error:
+                raise self.refusal(slot.name, error) from error
+            pointers.append(pointer)
+            sizes.append(elements * slot.item_bytes)
+        if tensors is not None:
+            self._fitting = tensors
+        return pointers + sizes, used
+
+    def _check(self, slot: _Slot, key: Any, place: Optional[int], is_contiguous: bool, may_use: bool) -> None:
+        if key not in slot.known:
+            if not fits(slot.data_type, key):
+                raise Unfit(f"has elements of type {type_name(key)}; the kernel takes {slot.data_type}")
+            slot.known.add(key)
+            slot.key = key
+        self._check_place(place)
+        if not is_contiguous:
+            raise Unfit("is not contiguous in row-major order; pass a contiguous copy")
+        if not may_use:
+            raise Unfit("is read-only, and the kernel writes it")
+
+    def _check_place(self, place: Optional[int]) -> None:
+        if place is not None and place != self._device:
+            raise Unfit(f"is on {place_name(place)}; the kernel was loaded for {place_name(self._device)}")
+
+    def read_workspace(self, workspace: Any, stream: int) -> Tuple[int, int]:
+        """Address and bytes of an array that the caller gave."""
+        kind = type(workspace)
+        try:
+            library = LIBRARIES.get(kind) or library_of(kind)
+            pointer, elements, key, place, is_contiguous, is_writable = library.read(workspace, stream)
+            self._check_place(place)
+            if not is_contiguous or not is_writable:
+                raise Unfit("is read-only or not contiguous")
+            if pointer % WORKSPACE_ALIGNMENT:
+                raise Unfit(f"is not aligned to {WORKSPACE_ALIGNMENT} bytes")
+            return pointer, elements * item_bytes(key)
+        except Exception as error:
+            raise self.refusal("workspace", error) from error
+
+    def read_stream(self, stream: Any) -> int:
+        try:
+            return stream_handle(stream)
+        except Exception as error:
+            raise self.refusal("stream", error) from error
+
+    def refusal(self, name: str, error: Exception) -> InvalidArgumentError:
+        how = str(error) if isinstance(error, Unfit) else f"cannot be read: {error}"
+        return InvalidArgumentError(f"argument '{name}' of kernel '{self._kernel}' {how}")

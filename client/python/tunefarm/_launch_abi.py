@@ -85,8 +85,6 @@ FUNCTIONS = {
     "tunefarm_kernel_argument_count": (ctypes.c_size_t, [_HANDLE]),
     "tunefarm_kernel_argument": (ctypes.c_int, [_HANDLE, ctypes.c_size_t, ctypes.POINTER(Argument), _ERROR]),
     "tunefarm_kernel_plan": (ctypes.c_int, [_HANDLE, _DIMS, ctypes.c_size_t, ctypes.POINTER(Plan), _ERROR]),
-    "tunefarm_kernel_argument_length": (ctypes.c_int, [_HANDLE, ctypes.c_size_t, _DIMS, ctypes.c_size_t,
-                                                       ctypes.POINTER(ctypes.c_uint64), _ERROR]),
     "tunefarm_kernel_prepare": (ctypes.c_int, [_HANDLE, ctypes.POINTER(Launch), _ERROR]),
     "tunefarm_kernel_launch": (ctypes.c_int, [_HANDLE, ctypes.POINTER(Launch), _ERROR]),
 }

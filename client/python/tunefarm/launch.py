@@ -23,11 +23,13 @@ value or an array is wrong, NotFoundError, ResourceExhaustedError, else LaunchEr
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 import os
+import struct
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from tunefarm import _arrays, _cuda, _launch_abi
 from tunefarm._display import angle
@@ -38,7 +40,8 @@ __all__ = ["Argument", "Kernel", "LaunchError", "Package", "Plan", "open", "open
 
 _RESERVED = ("stream", "workspace", "generation")
 _PROBLEMS_MAX = 1024  # whose plans a kernel remembers
-_ALIGNMENT = 256  # bytes, of workspaces
+_PACKED_OFFSET = _launch_abi.Launch.workspace.offset  # see _Frame
+_UNCHECKED = (1 << 64) - 1  # bytes of an array that is known to be long enough
 _PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: another stream in each thread
 
 
@@ -67,8 +70,8 @@ def open(path: "Union[str, os.PathLike[str]]") -> "Package":
     library, error, handle = _launch_abi.library(), _launch_abi.sized(_launch_abi.Error), ctypes.c_void_p(None)
     try:
         place = os.fsencode(path)
-    except (TypeError, UnicodeEncodeError) as error:
-        raise InvalidArgumentError(f"the path of a package cannot be used: {error}") from None
+    except (TypeError, UnicodeEncodeError) as reason:
+        raise InvalidArgumentError(f"the path of a package cannot be used: {reason}") from None
     if b"\0" in place:
         raise InvalidArgumentError("the path of a package has no zero byte")
     check(library.tunefarm_package_open(place, ctypes.byref(handle), ctypes.byref(error)), error)
@@ -164,17 +167,20 @@ class Kernel:
                 raise InvalidArgumentError(f"kernel '{name}' has two values named '{word}' to be given at a launch, "
                                            "which Python cannot tell apart; launch it by tunefarm/launch.h")
         self._names = names
-        self._dims_of = _getter(self.dims)
-        self._values_of = _getter(names)
-        self._slots = tuple(_Slot(argument) for argument in self.arguments)
+        self._given_of = _getter(names + self.dims)
+        self._count = len(names)
+        self._arguments = _arrays.Arguments(name, self.arguments, self.device)
         self._problems: Dict[Tuple[int, ...], _Problem] = {}
+        # Without the types of their parameters, whose check takes as long as the call: they get objects of ctypes.
+        self._launch, self._prepare = library["tunefarm_kernel_launch"], library["tunefarm_kernel_prepare"]
+        self._pack = struct.Struct(f"3Q{len(self.dims)}q{2 * len(names)}Q").pack_into
         self._frames = _Frames(len(self.dims), len(names), self.device >= 0)
         self._workspaces: Dict[Tuple[int, int], _Workspace] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         call = f"{self.name}({', '.join(self._names + self.dims)})"
-        return angle("tunefarm.launch.Kernel", call, "on", _place(self.device))
+        return angle("tunefarm.launch.Kernel", call, "on", _arrays.place_name(self.device))
 
     def __call__(self, /, *, stream: Any = None, workspace: Any = None, generation: int = 0, **values: Any) -> None:
         """Enqueues the kernel for arguments and dims by name; on the CPU, runs it.
@@ -187,7 +193,7 @@ class Kernel:
         that `prepare` returned; required where the plan `needs_prepare`."""
         while True:
             try:
-                self._run(self._library.tunefarm_kernel_launch, stream, workspace, generation, values)
+                self._run(self._launch, stream, workspace, generation, values)
                 return
             except LaunchError as error:
                 if error.code != "STALE" or not self._plans_anew(values):
@@ -197,14 +203,14 @@ class Kernel:
         """Changes the arguments once for the config of these dims, such as to another layout of weights; enqueued like
         a launch, whose arguments it takes. Returns the plan whose `generation` the launches on them then give."""
         plan = self.plan(**{name: value for name, value in values.items() if name in self.dims})
-        self._run(self._library.tunefarm_kernel_prepare, stream, workspace, plan.generation, values)
+        self._run(self._prepare, stream, workspace, plan.generation, values)
         return plan
 
     def plan(self, /, **dims: int) -> Plan:
         """Chooses the config for these dims, as a launch does."""
         if dims.keys() != set(self.dims):
             raise self._names_error(dims, ())
-        return self._look_up(self._dims_of(dims)).plan
+        return self._look_up([dims[name] for name in self.dims]).plan
 
     def update(self, package: Package, /) -> None:
         """Takes over what another package, such as a newer export, has for this kernel, its dims and its device.
@@ -220,122 +226,76 @@ class Kernel:
 
     def _plans_anew(self, named: Dict[str, Any]) -> bool:
         """Whether an update has brought another plan for these dims than the remembered one. It takes its place."""
-        dims = self._dims_of(named)
+        dims = self._given_of(named)[self._count:]
         known = self._problems.get(tuple(map(operator.index, dims)))
         return self._look_up(dims).plan.generation != (known and known.plan.generation)
 
     def _run(self, call: Callable[..., int], stream: Any, workspace: Any, generation: int,
              named: Dict[str, Any]) -> None:
         try:
-            dims, values = self._dims_of(named), self._values_of(named)
+            given = self._given_of(named)
         except KeyError:
             raise self._names_error(named, self._names) from None
-        if len(named) != len(dims) + len(values):
+        if len(named) != len(given):
             raise self._names_error(named, self._names)
+        dims = given[self._count:]
         try:
             # A float would be found where it equals an integer, and is refused everywhere else.
             problem = self._problems.get(tuple(map(operator.index, dims))) or self._look_up(dims)
         except TypeError:  # a dim is no integer, which _look_up says by its name
             problem = self._look_up(dims)
-        device = self.device
-        handle = None if stream is None else self._stream(stream)
-        pointers: List[int] = []
-        sizes: List[int] = []
-        used: Type[_arrays.Other] = _arrays.Other
-        kind: Optional[type] = None
-        for slot, value, length in zip(self._slots, values, problem.lengths):
-            if type(value) is not kind:  # most launches have arrays of one library
-                kind = type(value)
-                library = _arrays.LIBRARIES.get(kind) or _arrays.library_of(kind)
-                read = library.read
-                if library.rank > used.rank:
-                    used = library
-            try:
-                pointer, elements, key, place, is_contiguous, is_writable = read(value, handle)
-            except Exception as error:
-                raise self._unfit(slot.argument.name, error) from error
-            if ((key is not slot.key and key not in slot.known) or place != device or not is_contiguous or
-                    elements < length or not pointer or not is_writable):
-                view = (pointer, elements, key, place, is_contiguous, is_writable)
-                self._check(slot, view, length, dims, call is self._library.tunefarm_kernel_prepare)
-            pointers.append(pointer)
-            sizes.append(elements * slot.item_bytes)
+        handle = None if stream is None else self._arguments.read_stream(stream)
+        words, used = self._arguments.read(given[:self._count], handle, call is self._prepare)
         if handle is None:
-            handle = used.current_stream(device) if device >= 0 else 0
-        if problem.plan.needs_prepare and not generation:
-            raise InvalidArgumentError(f"kernel '{self.name}' needs its arguments prepared for these dims: call "
-                                       "prepare(...) once and give the `generation` of the plan that it returns")
-        frame = self._frames.frame
-        room: Optional[int] = None
-        room_bytes = 0
-        if workspace is not None:
-            room, room_bytes = self._given_workspace(workspace, handle)
-        elif problem.plan.workspace_bytes:
-            own = self._own_workspace(problem.plan.workspace_bytes, used, handle, frame)
-            room, room_bytes = own.pointer, own.size
-        # From here on no code of others runs, which might launch the kernel in this thread and so fill the frame.
-        launch = frame.launch
-        frame.has_least_sizes = False
-        if frame.problem is not problem:
-            frame.set_problem(problem)
-        frame.pointers[:] = pointers
-        frame.sizes[:] = sizes
-        launch.stream = handle
-        if frame.room != room or room_bytes:
-            frame.room = launch.workspace = room
-            launch.workspace_bytes = room_bytes
-        try:
+            handle = used.current_stream(self.device) if self.device >= 0 else 0
+        plan = problem.plan
+        if generation == 0:
+            if plan.needs_prepare:
+                raise InvalidArgumentError(f"kernel '{self.name}' needs its arguments prepared for these dims: call "
+                                           "prepare(...) once and give the `generation` of the plan that it returns")
             # After an update the library says by it whether the plan still holds, in a capture above all.
-            launch.generation = problem.plan.generation if generation == 0 else generation
-        except TypeError:
-            raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
-                                       f"{type(generation).__name__}") from None
-        if generation and launch.generation != generation:
-            raise InvalidArgumentError(f"`generation` is that of a plan, and {generation} is none")
-        self._enqueue(call, frame)
+            generation = plan.generation
+        else:
+            generation = _generation(generation)
+        room = room_bytes = 0
+        if workspace is not None:
+            room, room_bytes = self._arguments.read_workspace(workspace, handle)
+        elif plan.workspace_bytes:
+            own = self._own_workspace(plan.workspace_bytes, used, handle)
+            room, room_bytes = own.pointer, own.size
+        self._enqueue(call, handle, room, room_bytes, generation, problem.dims, words)
 
     def _launch_checked(self, problem: "_Problem", pointers: Sequence[int], stream: int) -> None:
         """A launch for code of this package that has checked its arrays: their addresses in the order of `arguments`.
         The plan needs neither a workspace nor prepared arguments."""
-        frame = self._frames.frame
-        launch = frame.launch
-        if frame.problem is not problem or not frame.has_least_sizes:
-            frame.set_problem(problem)
-            frame.sizes[:] = [length * slot.item_bytes for slot, length in zip(self._slots, problem.lengths)]
-            frame.room = launch.workspace = None
-            launch.workspace_bytes = launch.generation = 0
-            frame.has_least_sizes = True
-        frame.pointers[:] = pointers
-        launch.stream = stream
-        self._enqueue(self._library.tunefarm_kernel_launch, frame)
+        self._enqueue(self._launch, stream, 0, 0, 0, problem.dims, (*pointers, *(_UNCHECKED,) * self._count))
 
-    def _enqueue(self, call: Callable[..., int], frame: "_Frame") -> None:
-        """Calls the library with what is in the frame, in a context of the kernel's device."""
-        device = self.device
+    def _enqueue(self, call: Callable[..., int], stream: int, room: int, room_bytes: int, generation: int,
+                 dims: Sequence[int], words: Sequence[int]) -> None:
+        """Calls the library, in a context of the kernel's device. `words`: addresses and bytes of the arguments."""
+        # No code of others runs here, which might launch the kernel in this thread and so fill the frame.
+        frame = self._frames.frame
+        frame.launch.stream = stream
+        self._pack(frame.memory, _PACKED_OFFSET, room, room_bytes, generation, *dims, *words)
         status = call(self._handle, frame.launch_reference, frame.error_reference)
+        device = self.device
         # Nearly always a context of the device is current; where none is, the library says so and has done nothing.
         if status and device >= 0 and not frame.is_current(device):
-            status = _on_device(device, lambda: call(self._handle, frame.launch_reference, frame.error_reference))
+            again = functools.partial(call, self._handle, frame.launch_reference, frame.error_reference)
+            status = _on_device(device, again)
         if status:
             raise _launch_abi.failure(status, frame.error)
 
-    def _look_up(self, given: Tuple[Any, ...]) -> "_Problem":
-        """Asks the library for the plan and the lengths of these dims."""
+    def _look_up(self, given: Sequence[Any]) -> "_Problem":
+        """Asks the library for the plan of these dims."""
         dims = tuple(_integer(name, value) for name, value in zip(self.dims, given))
         array = (ctypes.c_int64 * len(dims))(*dims)
         plan, error = _launch_abi.sized(_launch_abi.Plan), _launch_abi.sized(_launch_abi.Error)
         check(self._library.tunefarm_kernel_plan(self._handle, array, len(dims), ctypes.byref(plan),
                                                  ctypes.byref(error)), error)
-        lengths = []
-        for index in range(len(self.arguments)):
-            length = ctypes.c_uint64(0)
-            check(self._library.tunefarm_kernel_argument_length(self._handle, index, array, len(dims),
-                                                                ctypes.byref(length), ctypes.byref(error)), error)
-            lengths.append(length.value)
         match = _launch_abi.MATCHES[plan.match] if 0 <= plan.match < len(_launch_abi.MATCHES) else str(plan.match)
-        problem = _Problem(dims, tuple(lengths),
-                           Plan(plan.generation, plan.workspace_bytes, bool(plan.needs_prepare), match, plan.distance,
-                                plan.median_ns or None, _text(plan.config or b"")))
+        problem = _Problem(dims, Plan(plan.generation, plan.workspace_bytes, bool(plan.needs_prepare), match,
+                                      plan.distance, plan.median_ns or None, _text(plan.config or b"")))
         if len(self._problems) >= _PROBLEMS_MAX:
             self._problems.clear()
         self._problems[dims] = problem
@@ -358,73 +318,14 @@ class Kernel:
         known = ", ".join(wanted) or "nothing"
         return InvalidArgumentError(f"kernel '{self.name}' does not take {unknown} here; it takes {known}")
 
-    def _unfit(self, name: str, error: Exception) -> InvalidArgumentError:
-        how = str(error) if isinstance(error, _arrays.Unfit) else f"cannot be read: {error}"
-        return InvalidArgumentError(f"argument '{name}' of kernel '{self.name}' {how}")
-
-    def _check(self, slot: "_Slot", view: _arrays.View, length: int, dims: Tuple[Any, ...], prepares: bool) -> None:
-        """Raises where the array cannot be the argument of a launch, or of a prepare, which may write inputs too."""
-        pointer, elements, key, _, is_contiguous, is_writable = view
-        argument = slot.argument
-
-        def refuse(how: str) -> InvalidArgumentError:
-            return InvalidArgumentError(f"argument '{argument.name}' of kernel '{self.name}' {how}")
-
-        if key not in slot.known:
-            if not _arrays.fits(argument.data_type, key):
-                raise refuse(f"has elements of type {_arrays.type_name(key)}; the kernel takes {argument.data_type}")
-            slot.known.add(key)
-            slot.key = key
-        self._check_place(view, refuse)
-        if not is_contiguous:
-            raise refuse("is not contiguous in row-major order; pass a contiguous copy")
-        if elements < length:
-            given = ", ".join(f"{name}={value}" for name, value in zip(self.dims, dims))
-            raise refuse(f"has {elements} elements and needs {length}" + (f" for {given}" if given else ""))
-        if not pointer:
-            raise refuse("has no memory behind it")
-        if not is_writable and (prepares or argument.access != "IN"):
-            raise refuse("is read-only, and the kernel writes it")
-
-    def _check_place(self, view: _arrays.View, refuse: Callable[[str], InvalidArgumentError]) -> None:
-        place = view[3]
-        if place is not None and place != self.device:
-            raise refuse(f"is on {_place(place)}; the kernel was loaded for {_place(self.device)}")
-
-    def _stream(self, stream: Any) -> int:
-        try:
-            handle = _arrays.stream_handle(stream)
-        except Exception as error:
-            raise self._unfit("stream", error) from error
-        if not 0 <= handle < 1 << 64:
-            raise self._unfit("stream", _arrays.Unfit(f"is {handle}, which is no address"))
-        return handle
-
-    def _given_workspace(self, workspace: Any, stream: int) -> Tuple[int, int]:
-        kind = type(workspace)
-        try:
-            view = (_arrays.LIBRARIES.get(kind) or _arrays.library_of(kind)).read(workspace, stream)
-            item = _arrays.item_bytes(view[2])
-        except Exception as error:
-            raise self._unfit("workspace", error) from error
-
-        def refuse(how: str) -> InvalidArgumentError:
-            return self._unfit("workspace", _arrays.Unfit(how))
-
-        self._check_place(view, refuse)
-        if not view[4] or not view[5]:
-            raise refuse("is read-only or not contiguous")
-        if view[0] % _ALIGNMENT:
-            raise refuse(f"is not aligned to {_ALIGNMENT} bytes")
-        return view[0], view[1] * item
-
-    def _own_workspace(self, size: int, library: Type[_arrays.Other], stream: int, frame: "_Frame") -> "_Workspace":
+    def _own_workspace(self, size: int, library: Type[_arrays.Other], stream: int) -> "_Workspace":
         """That of this stream; on the CPU, of this thread. What is outgrown is kept, since a graph may hold it."""
         if self.device < 0:
+            frame = self._frames.frame
             found = frame.workspace
             if found is None or found.size < size:
                 try:
-                    memory = (ctypes.c_char * (size + _ALIGNMENT))()
+                    memory = (ctypes.c_char * (size + _arrays.WORKSPACE_ALIGNMENT))()
                 except (MemoryError, OverflowError):
                     raise ResourceExhaustedError(f"kernel '{self.name}' needs {size} bytes of work space for these "
                                                  "dims, and there is not so much memory") from None
@@ -438,30 +339,17 @@ class Kernel:
                 if found is None or found.size < size:
                     room = 1 << (size - 1).bit_length()  # all that are kept add up to less than twice the largest
                     try:
-                        memory, pointer = library.allocate(room + _ALIGNMENT, self.device, stream)
+                        memory, pointer = library.allocate(room + _arrays.WORKSPACE_ALIGNMENT, self.device, stream)
                     except Exception as error:
-                        raise self._unfit("workspace", error) from error
+                        raise self._arguments.refusal("workspace", error) from error
                     found = self._workspaces[key] = _Workspace(memory, pointer, room, found)
         return found
-
-
-class _Slot:
-    """How an argument is checked."""
-
-    __slots__ = ("argument", "item_bytes", "known", "key")
-
-    def __init__(self, argument: Argument) -> None:
-        self.argument = argument
-        self.item_bytes = _arrays.ITEM_BYTES.get(argument.data_type, 0)
-        self.known: Any = set()  # types of elements that fit
-        self.key: Any = None  # the last of them, which is found by identity
 
 
 class _Problem(NamedTuple):
     """What the library said of given dims."""
 
     dims: Tuple[int, ...]
-    lengths: Tuple[int, ...]
     plan: Plan
 
 
@@ -470,35 +358,29 @@ class _Workspace:
 
     def __init__(self, memory: Any, pointer: int, size: int, outgrown: "Optional[_Workspace]") -> None:
         self.memory, self.size, self.outgrown = memory, size, outgrown
-        self.pointer = -(-pointer // _ALIGNMENT) * _ALIGNMENT
+        self.pointer = -(-pointer // _arrays.WORKSPACE_ALIGNMENT) * _arrays.WORKSPACE_ALIGNMENT
 
 
 class _Frame:
-    """The structures of one kernel's launches in one thread."""
+    """The structures of one kernel's launches in one thread. Those that change lie in `memory` one after another: the
+    last three fields of `launch`, the dims, the addresses of the arguments, and their bytes."""
 
     def __init__(self, dims: int, arguments: int, is_cuda: bool) -> None:
-        self.dims = (ctypes.c_int64 * dims)()
-        self.pointers = (ctypes.c_void_p * arguments)()
-        self.sizes = (ctypes.c_uint64 * arguments)()
+        kinds: Sequence[Any] = (ctypes.c_int64 * dims, ctypes.c_void_p * arguments, ctypes.c_uint64 * arguments)
+        sizes = [ctypes.sizeof(kind) for kind in kinds]
+        begin = ctypes.sizeof(_launch_abi.Launch)
+        self.memory = bytearray(begin + sum(sizes))
+        self.launch = launch = _launch_abi.Launch.from_buffer(self.memory)
+        launch.size, launch.dim_count, launch.argument_count = begin, dims, arguments
+        launch.dims, launch.arguments, launch.argument_bytes = (
+            kind.from_buffer(self.memory, begin + sum(sizes[:index])) for index, kind in enumerate(kinds))
+        self.launch_reference = ctypes.byref(launch)
         self.error = _launch_abi.sized(_launch_abi.Error)
         self.error_reference = ctypes.byref(self.error)
-        self.launch = _launch_abi.sized(_launch_abi.Launch)
-        self.launch.dims, self.launch.dim_count = self.dims, dims
-        self.launch.arguments, self.launch.argument_count = self.pointers, arguments
-        self.launch.argument_bytes = self.sizes
-        self.launch_reference = ctypes.byref(self.launch)
         self.workspace: Optional[_Workspace] = None  # on the CPU
-        self.problem: Optional[_Problem] = None  # whose dims are filled in
-        self.room: Optional[int] = None  # the address of the workspace that is filled in
-        self.has_least_sizes = False  # whether Kernel._launch_checked has filled in all but the addresses
         self._device = ctypes.c_int(-1)
         self._device_reference = ctypes.byref(self._device)
         self._get_device = getattr(_cuda.driver(), "cuCtxGetDevice", None) if is_cuda else None
-
-    def set_problem(self, problem: "_Problem") -> None:
-        self.problem = None
-        self.dims[:] = problem.dims
-        self.problem = problem
 
     def is_current(self, device: int) -> bool:
         """Whether this thread's current context is one of the device."""
@@ -520,6 +402,17 @@ def _getter(names: Tuple[str, ...]) -> Callable[[Dict[str, Any]], Tuple[Any, ...
     return lambda named: tuple([named[name] for name in names])
 
 
+def _generation(given: Any) -> int:
+    try:
+        generation = operator.index(given)
+    except TypeError:
+        raise InvalidArgumentError("`generation` is that of a plan, an integer, not a "
+                                   f"{type(given).__name__}") from None
+    if not 0 <= generation < 1 << 64:
+        raise InvalidArgumentError(f"`generation` is that of a plan, and {generation} is none")
+    return generation
+
+
 def _text(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
@@ -531,10 +424,6 @@ def _bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise InvalidArgumentError(f"{text!r} has a character that UTF-8 does not have") from None
-
-
-def _place(device: int) -> str:
-    return "the CPU" if device == _arrays.ON_CPU else f"CUDA device {device}"
 
 
 def _integer(name: str, value: Any) -> int:

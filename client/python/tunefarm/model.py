@@ -120,6 +120,7 @@ class Language(_Named):
     CUDA = 1
     HOST_CXX = 2
     PYTHON = 3
+    TRITON = 4
 
 
 @dataclass(frozen=True)

@@ -6,28 +6,13 @@
 #include <utility>
 
 #include "server/base/status.h"
+#include "server/worker/verify/buffer_data.h"
 #include "server/worker/verify/data_files.h"
 #include "server/worker/verify/expected_file.h"
 #include "server/worker/verify/fill.h"
 
 namespace tunefarm::cuda {
 namespace {
-
-bool StartsWithData(const BufferPlan& plan) {
-  return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.access == v1::ACCESS_INOUT ||
-         plan.init == v1::INIT_FILL;
-}
-
-// Read only: its data stand in the buffer itself.
-bool IsInput(const BufferPlan& plan) { return plan.is_constant_symbol || plan.access == v1::ACCESS_IN; }
-
-bool IsOutput(const BufferPlan& plan) {
-  return !plan.is_constant_symbol && (plan.access == v1::ACCESS_OUT || plan.access == v1::ACCESS_INOUT);
-}
-
-bool IsScratch(const BufferPlan& plan) { return !plan.is_constant_symbol && plan.access == v1::ACCESS_SCRATCH; }
-
-bool IsPoisoned(const BufferPlan& plan) { return !StartsWithData(plan) && plan.init != v1::INIT_ZERO; }
 
 bool NeedsPristine(const BufferPlan& plan) { return StartsWithData(plan) && !IsInput(plan); }
 
@@ -41,11 +26,6 @@ uint64_t ElementsOf(const BufferPlan& plan) { return static_cast<uint64_t>(plan.
 
 // Poisoning so much takes some microseconds, a part of what a flush takes.
 constexpr uint64_t kPoisonBytesMax = uint64_t{4} << 20;
-
-// What the definition says cannot be for this problem: no other worker could do it either.
-Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
-  return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
-}
 
 double Mebibytes(double bytes) { return bytes / (1 << 20); }
 
@@ -155,8 +135,8 @@ Failure CudaProblem::BuildInputs(uint64_t seed, const std::function<void()>& bet
 
 Failure CudaProblem::LoadReference(std::unique_ptr<LoadedModule>* module) {
   if (kernel_->reference_artifact.empty()) return {};
-  Failure failure =
-      LoadedModule::Load(tools_.gpu, kernel_->reference_artifact, kernel_->reference_lowered_names, module);
+  Failure failure = LoadedModule::Load(tools_.gpu, *kernel_->plan, kernel_->reference_artifact,
+                                       kernel_->reference_lowered_names, module);
   if (!failure) failure = WriteSymbols(module->get());
   if (failure) failure.message = "The reference's binary: " + failure.message;
   return failure;
@@ -280,14 +260,14 @@ Failure CudaProblem::CheckIndicesOnDevice(const BufferPlan& plan, CUdeviceptr da
 
 Failure CudaProblem::FillData(Buffer* buffer, uint64_t seed, const std::function<void()>& between) {
   const CUdeviceptr target = buffer->pristine.empty() ? buffer->memory.data() : buffer->pristine.data();
-  if (buffer->plan.fill.has_file()) {
+  const BufferData data = BufferDataOf(buffer->plan);
+  if (data == BufferData::kFile) {
     if (buffer->holds_data) return {};
     TUNEFARM_RETURN_IF_FAILED(ReadFile(buffer->plan.fill.file(), buffer->plan, CheckIndices, target, between));
     buffer->holds_data = !IsScratch(buffer->plan);  // work space is not sealed
     return {};
   }
-  if (buffer->plan.fill.kind_case() == v1::Fill::kPrepareStep) {
-    // Its step writes it; until then it reads as unwritten.
+  if (data == BufferData::kPrepareStep) {
     return tools_.harness.Poison(buffer->plan.type, PoisonPattern::kFirst, target, ElementsOf(buffer->plan));
   }
   const absl::StatusOr<TunefarmFill> fill = PlanFill(buffer->plan.fill, buffer->plan.type, buffer->plan.name, seed);
@@ -305,7 +285,7 @@ Failure CudaProblem::RunPrepareSteps(LoadedModule* module) {
     return damage;
   }
   for (const Buffer& buffer : buffers_) {
-    if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep) continue;
+    if (BufferDataOf(buffer.plan) != BufferData::kPrepareStep) continue;
     TUNEFARM_RETURN_IF_FAILED(CheckIndicesOnDevice(buffer.plan, buffer.memory.data()));
     if (buffer.pristine.empty()) continue;
     TUNEFARM_RETURN_IF_FAILED(Copy(buffer.memory.data(), buffer.pristine.data(), BytesOf(buffer.plan)));
@@ -471,9 +451,7 @@ bool CudaProblem::has_poisonable_outputs() const {
 }
 
 bool CudaProblem::is_repeatable() const {
-  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
-    return IsInput(buffer.plan) || IsPoisoned(buffer.plan) || buffer.plan.restore == v1::RESTORE_PER_SAMPLE;
-  });
+  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) { return IsRepeatable(buffer.plan); });
 }
 
 Failure CudaProblem::FindGuardDamage() {

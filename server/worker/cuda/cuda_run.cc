@@ -120,9 +120,10 @@ class CudaTrial final : public TrialPhases {
     const std::string& artifact = use_reference ? kernel.reference_artifact : input().artifact;
     if (artifact.empty()) return {};
     if (module_ == nullptr) {
-      TUNEFARM_RETURN_IF_FAILED(LoadedModule::Load(
-          tools_.gpu, artifact, use_reference ? kernel.reference_lowered_names : input().lowered_names, &module_));
-      result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
+      TUNEFARM_RETURN_IF_FAILED(
+          LoadedModule::Load(tools_.gpu, *kernel.plan, artifact,
+                             use_reference ? kernel.reference_lowered_names : input().lowered_names, &module_));
+      result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(module_->binary_bytes()));
     }
     return problem_->WriteSymbols(module_.get());
   }

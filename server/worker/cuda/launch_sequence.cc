@@ -2,18 +2,15 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <cstring>
-#include <limits>
-#include <optional>
 
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/worker/cuda/tensor_map.h"
 
 namespace tunefarm::cuda {
 namespace {
 
-// By the bytes, as launch_attributes.h writes them.
+// By the bytes, as launch_config.h writes them.
 static_assert(driver_step::kCooperativeId == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(driver_step::kClusterDimensionId == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 static_assert(driver_step::kProgrammaticStreamSerializationId == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
@@ -25,17 +22,6 @@ Failure FindView(const DeviceViews& views, const std::string& name, DeviceView* 
   const auto found = views.find(name);
   if (found == views.end()) return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no buffer '{}'.", name)};
   *view = found->second;
-  return {};
-}
-
-Failure Dimensions(const std::array<int64_t, 3>& from, const std::string& entry, const char* what, unsigned int to[3]) {
-  for (size_t i = 0; i < 3; ++i) {
-    if (from[i] < 1 || from[i] > std::numeric_limits<int32_t>::max()) {
-      return {v1::OUTCOME_INFEASIBLE_LAUNCH,
-              fmt::format("The {} of {} would be {} x {} x {}.", what, entry, from[0], from[1], from[2])};
-    }
-    to[i] = static_cast<unsigned int>(from[i]);
-  }
   return {};
 }
 
@@ -81,25 +67,13 @@ Failure LaunchSequence::BuildLibraryOp(const DeviceViews& views, Step* step) con
 Failure LaunchSequence::BuildKernel(const DeviceViews& views, LoadedModule* module, Step* step) const {
   const StepPlan& plan = step->plan;
   TUNEFARM_RETURN_IF_FAILED(module->Function(plan.entry, &step->function));
-  unsigned int grid[3], block[3];
-  TUNEFARM_RETURN_IF_FAILED(Dimensions(plan.grid, plan.entry, "grid", grid));
-  TUNEFARM_RETURN_IF_FAILED(Dimensions(plan.block, plan.entry, "block", block));
   step->arguments.resize(plan.arguments.size());  // never again: the parameters point into it
   for (size_t i = 0; i < plan.arguments.size(); ++i) {
     TUNEFARM_RETURN_IF_FAILED(BuildArgument(views, plan, plan.arguments[i], &step->arguments[i]));
     step->parameters.push_back(step->arguments[i].bytes);
   }
-  unsigned int cluster[3] = {};
-  if (plan.cluster) TUNEFARM_RETURN_IF_FAILED(Dimensions(*plan.cluster, plan.entry, "cluster", cluster));
-  CUlaunchConfig& config = step->config;
-  config.gridDimX = grid[0], config.gridDimY = grid[1], config.gridDimZ = grid[2];
-  config.blockDimX = block[0], config.blockDimY = block[1], config.blockDimZ = block[2];
-  config.sharedMemBytes = static_cast<unsigned int>(plan.dynamic_shared_bytes);
-  config.hStream = gpu_.stream();
-  config.attrs = step->attributes.data();
-  config.numAttrs = driver_step::WriteAttributes({plan.cluster ? cluster : nullptr, plan.attributes.cooperative(),
-                                                  plan.attributes.programmatic_stream_serialization()},
-                                                 step->attributes.data());
+  driver_step::WriteConfig(plan, {plan.attributes.cooperative(), plan.attributes.programmatic_stream_serialization()},
+                           gpu_.stream(), step->attributes.data(), &step->config);
   return {};
 }
 
@@ -113,7 +87,7 @@ Failure LaunchSequence::BuildArgument(const DeviceViews& views, const StepPlan& 
     static_assert(sizeof(CUtensorMap) <= sizeof(argument->bytes) && alignof(Argument) >= 64);
     DeviceView view;
     TUNEFARM_RETURN_IF_FAILED(FindView(views, map->second.buffer, &view));
-    return EncodeTensorMap(gpu_, name, map->second, view.data, reinterpret_cast<CUtensorMap*>(argument->bytes));
+    return EncodeTensorMap(gpu_, name, map->second.values, view.data, reinterpret_cast<CUtensorMap*>(argument->bytes));
   }
   DeviceView view;
   TUNEFARM_RETURN_IF_FAILED(FindView(views, name, &view));

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/definition/kernel_plan.h"
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/worker/cuda/cublas.h"
 #include "server/worker/cuda/gpu_context.h"
 #include "server/worker/cuda/loaded_module.h"

@@ -3,8 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/base/status.h"
+#include "server/definition/binary_entries.h"
+#include "server/definition/triton_signature.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -14,17 +17,18 @@ int Attribute(const GpuContext& gpu, CUfunction function, CUfunction_attribute w
   return gpu.driver().cuFuncGetAttribute(&value, which, function) == CUDA_SUCCESS ? value : 0;
 }
 
-int64_t ThreadsOf(const StepPlan& step) { return step.block[0] * step.block[1] * step.block[2]; }
+int64_t ThreadsOf(const StepPlan& step) { return int64_t{step.block[0]} * step.block[1] * step.block[2]; }
 
 Failure AllowShared(const GpuContext& gpu, const StepPlan& step, CUfunction function) {
   const int64_t fixed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  if (step.dynamic_shared_bytes < 0 || step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
+  if (step.dynamic_shared_bytes + fixed > gpu.shared_bytes_per_block_optin()) {
     return {v1::OUTCOME_INFEASIBLE_LAUNCH,
             fmt::format("{} needs {} bytes of shared memory per block ({} of them dynamic), but the device has {}.",
                         step.entry, step.dynamic_shared_bytes + fixed, step.dynamic_shared_bytes,
                         gpu.shared_bytes_per_block_optin())};
   }
-  if (step.dynamic_shared_bytes <= Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)) return {};
+  const int64_t allowed = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (step.dynamic_shared_bytes <= allowed) return {};
   return gpu.driver().Check(
       gpu.driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                       static_cast<int>(step.dynamic_shared_bytes)),
@@ -53,6 +57,7 @@ Failure MakeReady(const GpuContext& gpu, const StepPlan& step, CUfunction functi
 std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const KernelPlan& plan, Sequence sequence,
                                                  LoadedModule* module, Failure* missing) {
   std::map<std::string, LoadedEntry> loaded;
+  if (plan.language() == v1::LANGUAGE_TRITON) return loaded;  // Its expressions do not speak of them.
   for (const std::string& entry : plan.Entries(sequence)) {
     CUfunction function = nullptr;
     if (module == nullptr) continue;
@@ -61,7 +66,6 @@ std::map<std::string, LoadedEntry> LoadedEntries(const GpuContext& gpu, const Ke
       continue;
     }
     LoadedEntry& known = loaded[entry];
-    known.max_active_blocks = 1;  // until the launch's shape is known
     known.registers = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_NUM_REGS);
     known.static_shared_bytes = Attribute(gpu, function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   }
@@ -83,25 +87,98 @@ Failure Refused(const absl::Status& status) {
   return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
 }
 
+Failure CompleteTritonSteps(const PreparedKernel& kernel, const Config& config, LoadedModule* module,
+                            std::vector<StepPlan>* steps) {
+  const absl::StatusOr<std::vector<BufferPlan>> buffers =
+      kernel.plan->Buffers(kernel.problem, config, kernel.device_class);
+  if (!buffers.ok()) return Refused(buffers.status());
+  for (StepPlan& step : *steps) {
+    if (step.kind != StepPlan::Kind::kKernel) continue;
+    if (module == nullptr)
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    TUNEFARM_RETURN_IF_FAILED(module->CompleteStep(TritonSignature(step, *buffers), &step));
+  }
+  return {};
+}
+
 }  // namespace
 
-Failure LoadedModule::Load(const GpuContext& gpu, const std::string& artifact,
+Failure LoadedModule::Load(const GpuContext& gpu, const KernelPlan& plan, const std::string& artifact,
                            std::map<std::string, std::string> lowered_names, std::unique_ptr<LoadedModule>* module) {
-  // The driver reads as far as the image says it is: what is no ELF file never gets there.
-  if (artifact.size() < 64 || artifact.compare(0, 4,
-                                               "\x7f"
-                                               "ELF") != 0) {
-    return {v1::OUTCOME_LOAD_ERROR, "The binary is no CUDA binary."};
-  }
   std::unique_ptr<LoadedModule> loaded(new LoadedModule(gpu, std::move(lowered_names)));
-  TUNEFARM_RETURN_IF_FAILED(gpu.driver().Check(gpu.driver().cuModuleLoadData(&loaded->module_, artifact.data()),
-                                               CallKind::kLoad, "The driver refuses the binary"));
+  if (plan.language() == v1::LANGUAGE_TRITON) {
+    TUNEFARM_RETURN_IF_FAILED(loaded->LoadTriton(artifact));
+  } else {
+    CUmodule ignored = nullptr;
+    TUNEFARM_RETURN_IF_FAILED(loaded->LoadBinary(artifact, &ignored));
+  }
   *module = std::move(loaded);
   return {};
 }
 
+Failure LoadedModule::LoadBinary(const std::string& cubin, CUmodule* module) {
+  // The driver reads as far as the image says it is: what is no ELF file never gets there.
+  if (cubin.size() < 64 || cubin.compare(0, 4,
+                                         "\x7f"
+                                         "ELF") != 0) {
+    return {v1::OUTCOME_LOAD_ERROR, "The binary is no CUDA binary."};
+  }
+  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleLoadData(module, cubin.data()), CallKind::kLoad,
+                                                "The driver refuses the binary"));
+  modules_.push_back(*module);
+  binary_bytes_ += cubin.size();
+  return {};
+}
+
+Failure LoadedModule::LoadTriton(const std::string& artifact) {
+  absl::StatusOr<std::map<std::string, worker::v1::TritonKernel>> kernels = ParseTritonBinary(artifact);
+  if (!kernels.ok()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The binary cannot be used: {}.", MessageOf(kernels.status()))};
+  }
+  triton_kernels_ = *std::move(kernels);
+  for (const auto& [signature, kernel] : triton_kernels_) {
+    // The driver reads as many parameters as the function says that it has. 0: it says so in a way that is not known.
+    const int parameters = ParametersOf(kernel.cubin(), kernel.symbol());
+    if (parameters > 0 && parameters != kernel.parameters_size()) {
+      return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} has {} parameters in its binary, but {} are said to be passed.",
+                                                  signature, parameters, kernel.parameters_size())};
+    }
+    CUmodule module = nullptr;
+    TUNEFARM_RETURN_IF_FAILED(LoadBinary(kernel.cubin(), &module));
+    TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(
+        gpu_.driver().cuModuleGetFunction(&functions_[signature], module, kernel.symbol().c_str()), CallKind::kLoad,
+        fmt::format("The binary of {} has no function '{}'", signature, kernel.symbol())));
+  }
+  return {};
+}
+
 LoadedModule::~LoadedModule() {
-  if (module_ != nullptr) (void)gpu_.driver().cuModuleUnload(module_);
+  for (CUmodule module : modules_) (void)gpu_.driver().cuModuleUnload(module);
+}
+
+Failure LoadedModule::ScratchMemory(const std::string& name, const TritonScratch& wanted, uint64_t* address) {
+  *address = 0;
+  if (wanted.bytes == 0) return {};
+  GuardedBuffer& memory = scratch_[fmt::format("{} {}", name, wanted.bytes)];
+  if (memory.empty()) {
+    TUNEFARM_RETURN_IF_FAILED(GuardedBuffer::Allocate(gpu_, wanted.bytes + wanted.alignment, &memory));
+  }
+  *address = (memory.data() + wanted.alignment - 1) / wanted.alignment * wanted.alignment;
+  return {};
+}
+
+Failure LoadedModule::CompleteStep(const std::string& signature, StepPlan* step) {
+  const auto kernel = triton_kernels_.find(signature);
+  if (kernel == triton_kernels_.end()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The binary has no kernel '{}'.", signature)};
+  }
+  uint64_t global = 0, profile = 0;
+  TUNEFARM_RETURN_IF_FAILED(ScratchMemory("global " + signature, GlobalScratchOf(kernel->second, *step), &global));
+  TUNEFARM_RETURN_IF_FAILED(ScratchMemory("profile " + signature, ProfileScratchOf(kernel->second, *step), &profile));
+  if (const absl::Status completed = CompleteTritonStep(kernel->second, global, profile, step); !completed.ok()) {
+    return {v1::OUTCOME_LOAD_ERROR, std::string(MessageOf(completed)) + "."};
+  }
+  return {};
 }
 
 Failure LoadedModule::Function(const std::string& entry, CUfunction* function) {
@@ -110,9 +187,12 @@ Failure LoadedModule::Function(const std::string& entry, CUfunction* function) {
     *function = known->second;
     return {};
   }
+  if (!triton_kernels_.empty() || modules_.empty()) {
+    return {v1::OUTCOME_LOAD_ERROR, fmt::format("The binary has no entry '{}'.", entry)};
+  }
   const auto lowered = lowered_names_.find(entry);
   const std::string& name = lowered == lowered_names_.end() ? entry : lowered->second;
-  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetFunction(function, module_, name.c_str()),
+  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetFunction(function, modules_[0], name.c_str()),
                                                 CallKind::kLoad, fmt::format("The binary has no entry '{}'", entry)));
   functions_[entry] = *function;
   return {};
@@ -122,9 +202,9 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
   const auto lowered = lowered_names_.find("&" + symbol);
   const std::string& name = lowered == lowered_names_.end() ? symbol : lowered->second;
   size_t size = 0;
-  TUNEFARM_RETURN_IF_FAILED(gpu_.driver().Check(gpu_.driver().cuModuleGetGlobal(address, &size, module_, name.c_str()),
-                                                CallKind::kLoad,
-                                                fmt::format("The binary has no constant symbol '{}'", symbol)));
+  TUNEFARM_RETURN_IF_FAILED(
+      gpu_.driver().Check(gpu_.driver().cuModuleGetGlobal(address, &size, modules_[0], name.c_str()), CallKind::kLoad,
+                          fmt::format("The binary has no constant symbol '{}'", symbol)));
   if (size >= bytes) return {};
   return {v1::OUTCOME_LOAD_ERROR,
           fmt::format("The constant symbol '{}' has {} bytes, but its data have {}.", symbol, size, bytes)};
@@ -132,35 +212,45 @@ Failure LoadedModule::Symbol(const std::string& symbol, uint64_t bytes, CUdevice
 
 Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Sequence sequence, const Config& config,
                       LoadedModule* module, std::vector<StepPlan>* steps, v1::ResourceUse* resources) {
-  Failure missing;
-  std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
-  const auto evaluate = [&] {
-    return kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded);
-  };
-  // Twice: how many blocks fit depends on the launch, and the launch may depend on how many blocks fit.
-  absl::StatusOr<std::vector<StepPlan>> first = evaluate();
-  if (!first.ok()) return missing ? missing : Refused(first.status());
+  // Its binary says what of a launch the formulas leave open.
+  const bool is_triton = kernel.plan->language() == v1::LANGUAGE_TRITON;
+  Failure missing, failure;
+  const std::map<std::string, LoadedEntry> loaded = LoadedEntries(gpu, *kernel.plan, sequence, module, &missing);
   std::map<std::string, int> blocks_per_sm;
-  for (const StepPlan& step : *first) {
-    if (step.kind != StepPlan::Kind::kKernel) continue;
+  const auto active_blocks = [&](const StepPlan& step) -> absl::StatusOr<int64_t> {
     CUfunction function = nullptr;
-    if (module == nullptr)
-      return {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
-    TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
-    TUNEFARM_RETURN_IF_FAILED(MakeReady(gpu, step, function));
+    if (module == nullptr) {
+      failure = {v1::OUTCOME_LOAD_ERROR, fmt::format("There is no binary with the entry '{}'.", step.entry)};
+    } else {
+      failure = module->Function(step.entry, &function);
+    }
+    if (!failure) failure = MakeReady(gpu, step, function);
+    if (failure) return absl::CancelledError();
     int blocks = 0;
     if (gpu.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
             &blocks, function, static_cast<int>(std::clamp<int64_t>(ThreadsOf(step), 1, 1024)),
-            static_cast<size_t>(step.dynamic_shared_bytes)) != CUDA_SUCCESS) {
+            step.dynamic_shared_bytes) != CUDA_SUCCESS) {
       blocks = 0;
     }
-    const auto known = blocks_per_sm.find(step.entry);
-    blocks_per_sm[step.entry] = known == blocks_per_sm.end() ? blocks : std::min(known->second, blocks);
-    loaded[step.entry].max_active_blocks = std::max(blocks_per_sm[step.entry], 1);
+    int& least = blocks_per_sm.emplace(step.entry, blocks).first->second;
+    least = std::min(least, blocks);
+    return blocks;
+  };
+  absl::StatusOr<std::vector<StepPlan>> evaluated =
+      kernel.plan->Steps(sequence, kernel.problem, config, kernel.device_class, &loaded,
+                         is_triton ? KernelPlan::ActiveBlocks() : active_blocks);
+  if (failure) return failure;
+  if (!evaluated.ok()) {
+    return missing && absl::IsFailedPrecondition(evaluated.status()) ? missing : Refused(evaluated.status());
   }
-  absl::StatusOr<std::vector<StepPlan>> second = evaluate();
-  if (!second.ok()) return Refused(second.status());
-  for (const StepPlan& step : *second) {
+  if (is_triton) {
+    TUNEFARM_RETURN_IF_FAILED(CompleteTritonSteps(kernel, config, module, &*evaluated));
+    for (const StepPlan& step : *evaluated) {
+      if (step.kind == StepPlan::Kind::kKernel) (void)active_blocks(step);
+      if (failure) return failure;
+    }
+  }
+  for (const StepPlan& step : *evaluated) {
     if (step.kind != StepPlan::Kind::kKernel) continue;
     CUfunction function = nullptr;
     TUNEFARM_RETURN_IF_FAILED(module->Function(step.entry, &function));
@@ -169,7 +259,7 @@ Failure EvaluateSteps(const GpuContext& gpu, const PreparedKernel& kernel, Seque
       TUNEFARM_RETURN_IF_FAILED(AddResources(gpu, step, function, blocks_per_sm[step.entry], resources));
     }
   }
-  *steps = *std::move(second);
+  *steps = *std::move(evaluated);
   return {};
 }
 

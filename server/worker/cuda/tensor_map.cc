@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
-#include "server/driver_step/tensor_map.h"
+#include "tunefarm/v1/kernel.pb.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -43,27 +41,8 @@ static_assert(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == 0 && CU_TENSOR_MAP_FLOAT_OOB_
 
 }  // namespace
 
-Failure EncodeTensorMap(const GpuContext& gpu, const std::string& name, const TensorMapPlan& plan, CUdeviceptr base,
-                        CUtensorMap* map) {
-  driver_step::TensorMapValues values;
-  values.type = TensorMapTypeOf(static_cast<uint32_t>(plan.type));
-  const size_t rank = plan.dims.size();
-  if (values.type < 0 || rank < 1 || rank > driver_step::kTensorRankMax || plan.box.size() != rank ||
-      plan.byte_strides.size() + 1 != rank || (!plan.element_strides.empty() && plan.element_strides.size() != rank)) {
-    return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("The tensor map {} has lists of different lengths.", name)};
-  }
-  values.rank = static_cast<uint32_t>(rank);
-  std::copy(plan.dims.begin(), plan.dims.end(), values.dims);
-  std::copy(plan.byte_strides.begin(), plan.byte_strides.end(), values.byte_strides);
-  std::copy(plan.box.begin(), plan.box.end(), values.box);
-  std::fill_n(values.element_strides, rank, 1);
-  std::copy(plan.element_strides.begin(), plan.element_strides.end(), values.element_strides);
-  // The definition's evaluation has refused other names.
-  values.swizzle = std::max(ModeOf(kSwizzles, plan.swizzle), 0);
-  values.interleave = std::max(ModeOf(kInterleaves, plan.interleave), 0);
-  values.l2_promotion = std::max(ModeOf(kL2Promotions, plan.l2_promotion), 0);
-  values.oob_fill = plan.oob_fill_nan ? 1 : 0;
-  values.base_offset_bytes = plan.base_offset_bytes;
+Failure EncodeTensorMap(const GpuContext& gpu, const std::string& name, const driver_step::TensorMapValues& values,
+                        CUdeviceptr base, CUtensorMap* map) {
   const CUresult error = driver_step::EncodeTensorMap(gpu.driver().cuTensorMapEncodeTiled, values,
                                                       driver_step::TensorAddress(base, values), map);
   return gpu.driver().Check(error, CallKind::kLaunch, fmt::format("The driver refuses the tensor map {}", name));

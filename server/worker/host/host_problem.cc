@@ -13,6 +13,7 @@
 #include "server/base/status.h"
 #include "server/worker/host/host_memory.h"
 #include "server/worker/sandbox/seccomp_filter.h"
+#include "server/worker/verify/buffer_data.h"
 #include "server/worker/verify/data_files.h"
 #include "server/worker/verify/fill.h"
 
@@ -27,25 +28,9 @@ constexpr uint64_t kVariantsDivisor = 8;
 constexpr Duration kAllVariantsMax = std::chrono::milliseconds(30);
 constexpr Duration kOneVariantMax = std::chrono::seconds(1);
 
-bool StartsWithData(const BufferPlan& plan) {
-  return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.access == v1::ACCESS_INOUT ||
-         plan.init == v1::INIT_FILL;
-}
-
-bool IsOutput(const BufferPlan& plan) {
-  return !plan.is_constant_symbol && (plan.access == v1::ACCESS_OUT || plan.access == v1::ACCESS_INOUT);
-}
-
-bool IsPoisoned(const BufferPlan& plan) { return !StartsWithData(plan) && plan.init != v1::INIT_ZERO; }
-
 Failure MachineryFailure(const absl::Status& status) {
   const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
   return {memory ? v1::OUTCOME_OUT_OF_MEMORY : v1::OUTCOME_LOST, std::string(MessageOf(status)) + "."};
-}
-
-// What the definition says cannot be for this problem: no other worker could do it either.
-Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
-  return {v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
 }
 
 double Mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -265,15 +250,15 @@ Failure HostProblem::ReadExpected() {
 Failure HostProblem::FillData(uint64_t seed) {
   for (const Buffer& buffer : buffers_) {
     if (!StartsWithData(buffer.plan)) continue;
-    if (buffer.plan.fill.has_file()) {
+    const BufferData from = BufferDataOf(buffer.plan);
+    if (from == BufferData::kFile) {
       TUNEFARM_RETURN_IF_FAILED(ReadFile(buffer.plan, buffer.plan.fill.file()));
       TUNEFARM_RETURN_IF_FAILED(CheckIndices(buffer.plan, 0, DataOf(buffer.plan)));
       continue;
     }
     Bytes& data = current_->data[buffer.plan.name];
     data.resize(static_cast<size_t>(buffer.plan.bytes()));
-    if (buffer.plan.fill.kind_case() == v1::Fill::kPrepareStep) {
-      // Its step writes it; until then it reads as unwritten.
+    if (from == BufferData::kPrepareStep) {
       Poison(buffer.plan.type, PoisonPattern::kFirst, data);
       continue;
     }
@@ -295,7 +280,7 @@ Failure HostProblem::RunPrepareSteps() {
       return {v1::OUTCOME_OUT_OF_BOUNDS,
               fmt::format("A prepare step wrote {} of buffer {}.", *place, buffer.plan.name)};
     }
-    if (buffer.plan.fill.kind_case() != v1::Fill::kPrepareStep || !StartsWithData(buffer.plan)) continue;
+    if (BufferDataOf(buffer.plan) != BufferData::kPrepareStep) continue;
     current_->data[buffer.plan.name].assign(buffer.memory.span().begin(), buffer.memory.span().end());
     TUNEFARM_RETURN_IF_FAILED(CheckIndices(buffer.plan, 0, DataOf(buffer.plan)));
   }
@@ -362,7 +347,7 @@ Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what
 
 Failure HostProblem::ResizeScratch(const std::vector<BufferPlan>& plans) {
   for (const BufferPlan& plan : plans) {
-    if (plan.access != v1::ACCESS_SCRATCH || plan.is_constant_symbol) continue;
+    if (!IsScratch(plan)) continue;
     const auto buffer =
         std::find_if(buffers_.begin(), buffers_.end(), [&plan](const Buffer& b) { return b.plan.name == plan.name; });
     if (buffer == buffers_.end()) continue;
@@ -501,11 +486,8 @@ std::vector<TrialPoison> HostProblem::PoisonedOutputs() {
 }
 
 bool HostProblem::IsRepeatable() const {
-  return std::all_of(buffers_.begin(), buffers_.end(), [](const Buffer& buffer) {
-    const BufferPlan& plan = buffer.plan;
-    return plan.is_constant_symbol || plan.access == v1::ACCESS_IN || plan.restore == v1::RESTORE_PER_SAMPLE ||
-           IsPoisoned(plan);
-  });
+  return std::all_of(buffers_.begin(), buffers_.end(),
+                     [](const Buffer& buffer) { return tunefarm::IsRepeatable(buffer.plan); });
 }
 
 std::optional<std::string> HostProblem::Locate(uintptr_t address) const {

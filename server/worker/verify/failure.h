@@ -1,8 +1,13 @@
 // Why something about a kernel failed, as results say it.
 #pragma once
 
-#include <string>
+#include <fmt/core.h>
 
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "server/base/status.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
@@ -18,6 +23,11 @@ struct Failure {
 
   explicit operator bool() const { return outcome != tunefarm::v1::OUTCOME_UNSPECIFIED; }
 };
+
+// What the definition says cannot be for this problem: no other worker could do it either.
+inline Failure DefinitionFailure(std::string_view what, const absl::Status& status) {
+  return {tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH, fmt::format("{}: {}.", what, MessageOf(status))};
+}
 
 // Returns early with a Failure.
 #define TUNEFARM_RETURN_IF_FAILED(...)                             \

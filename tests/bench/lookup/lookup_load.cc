@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -104,10 +105,12 @@ class Load {
         "max "
         "{:>6.0f}  not as asked {}\n",
         options_.question, std::max(options_.batch, 1), calls / seconds, calls * std::max(options_.batch, 1) / seconds,
-        at(0.5), at(0.9), at(0.99), at(0.999), micros_.back(), unexpected_);
+        at(0.5), at(0.9), at(0.99), at(0.999), micros_.back(), micros_.size() - expected_);
+    for (const auto& [what, times] : others_)
+      fmt::print("  {} times, first after {:.3f} s: {}\n", times.count, times.first_seconds, what);
   }
 
-  bool ok() const { return unexpected_ == 0; }
+  bool ok() const { return expected_ == micros_.size(); }
 
  private:
   struct Call {
@@ -116,6 +119,12 @@ class Load {
     v1::BatchLookupConfigsResponse batch_answer;
     SteadyTime due;
   };
+  // Answers that are not as asked and alike.
+  struct Times {
+    int64_t count = 0;
+    double first_seconds = 0;  // since the start
+  };
+  static constexpr size_t kOthersMax = 16;  // kinds that are told apart
 
   void Pace() {
     const auto between = std::chrono::duration<double>(1 / options_.rate);
@@ -146,21 +155,30 @@ class Load {
     }
   }
 
+  // Empty: as asked.
+  std::string WhatElse(const Call& call, const grpc::Status& status) const {
+    if (!status.ok()) return fmt::format("error {}: {}", static_cast<int>(status.error_code()), status.error_message());
+    const v1::Match wanted = options_.question == "nearest" ? v1::MATCH_NEAREST_SHAPE : v1::MATCH_EXACT;
+    if (batches_.empty()) {
+      return call.answer.match() == wanted ? std::string() : v1::Match_Name(call.answer.match());
+    }
+    const auto& matches = call.batch_answer.matches();
+    if (matches.size() != options_.batch) return fmt::format("{} answers in a batch", matches.size());
+    const auto other = std::find_if(matches.begin(), matches.end(), [wanted](int match) { return match != wanted; });
+    return other == matches.end() ? std::string() : "in a batch " + v1::Match_Name(static_cast<v1::Match>(*other));
+  }
+
   void OnAnswer(const Call& call, const grpc::Status& status) {
     const SteadyTime now = std::chrono::steady_clock::now();
-    const v1::Match wanted = options_.question == "nearest" ? v1::MATCH_NEAREST_SHAPE : v1::MATCH_EXACT;
-    bool expected = status.ok();
-    if (batches_.empty()) {
-      expected = expected && call.answer.match() == wanted;
-    } else {
-      expected = expected && call.batch_answer.matches_size() == options_.batch &&
-                 std::all_of(call.batch_answer.matches().begin(), call.batch_answer.matches().end(),
-                             [wanted](int match) { return match == wanted; });
-    }
+    const std::string other = WhatElse(call, status);
     if (options_.rate == 0 && now < end_) Ask(now);
     std::lock_guard<std::mutex> lock(mutex_);
     micros_.push_back(std::chrono::duration<double, std::micro>(now - call.due).count());
-    if (!expected && unexpected_++ == 0) fmt::print(stderr, "{} {}\n", status.error_message(), call.answer.match());
+    expected_ += other.empty();
+    if (!other.empty() && (others_.size() < kOthersMax || others_.count(other) > 0)) {
+      Times& times = others_[other];
+      if (times.count++ == 0) times.first_seconds = std::chrono::duration<double>(now - start_).count();
+    }
     last_ = std::max(last_, now);
     if (--open_ == 0) all_answered_.notify_all();
   }
@@ -177,7 +195,8 @@ class Load {
   std::condition_variable all_answered_;
   int open_ = 0;
   std::vector<double> micros_;
-  int64_t unexpected_ = 0;
+  size_t expected_ = 0;
+  std::map<std::string, Times> others_;
   SteadyTime last_;
 };
 

@@ -46,6 +46,11 @@ TEST_F(FileSetTest, AChangedFileChangesTheSet) {
   EXPECT_TRUE(IsUnchanged(files));
   EXPECT_NE(Read().state, files.state);
   EXPECT_EQ(Read().content, files.content);
+  EXPECT_EQ(ChecksumOf(Read()), ChecksumOf(files));
+  Write("a.h", "One");
+  EXPECT_NE(ChecksumOf(Read()), ChecksumOf(files));
+  EXPECT_EQ(ChecksumOf(ReadFileSet({}, kLater)), 0u);
+  EXPECT_NE(ChecksumOf(FileSet()), 0u) << "which files is not known";
 }
 
 TEST_F(FileSetTest, AMissingFileIsAChange) {

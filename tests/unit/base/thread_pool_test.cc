@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace tunefarm {
 namespace {
@@ -83,6 +85,61 @@ TEST(ThreadPoolTest, ThreadsForSlowTasksAlone) {
     for (const char* owner : {"a", "a", "b"}) pool.PostSlow(owner, [&] { ++ended; });
   }
   EXPECT_EQ(ended, 3);
+}
+
+// Of three threads two may run those of one owner, however many it has posted.
+TEST(ThreadPoolTest, TasksOfAnOwnerLeaveAThreadToOthers) {
+  std::atomic<int> running = 0, most = 0, ended = 0;
+  {
+    Notification other_ran;
+    ThreadPool pool("pool", 3);
+    for (int i = 0; i < 8; ++i) {
+      pool.PostFor("one", [&] {
+        const int now = ++running;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) continue;
+        other_ran.WaitForNotification();
+        --running;
+        ++ended;
+      });
+    }
+    pool.PostFor("other", [&] { other_ran.Notify(); });
+  }
+  EXPECT_GE(most, 1);
+  EXPECT_LE(most, 2);
+  EXPECT_EQ(ended, 8);
+}
+
+TEST(ThreadPoolTest, TheOwnerWithTheFewestRunningTasksComesFirst) {
+  Mutex mutex;
+  std::vector<std::string> order;
+  {
+    Notification posted, second_began, both_posted;
+    ThreadPool pool("pool", 2);
+    pool.PostFor("one", [&] {
+      posted.Notify();
+      both_posted.WaitForNotification();
+      second_began.WaitForNotification();
+    });
+    posted.WaitForNotification();
+    // Takes the second thread until all are posted.
+    Notification second_taken;
+    pool.Post([&] {
+      second_taken.Notify();
+      both_posted.WaitForNotification();
+    });
+    second_taken.WaitForNotification();
+    pool.PostFor("one", [&] {
+      MutexLock lock(&mutex);
+      order.push_back("one");
+    });
+    pool.PostFor("two", [&] {
+      MutexLock lock(&mutex);
+      order.push_back("two");
+      second_began.Notify();
+    });
+    both_posted.Notify();
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"two", "one"}));
 }
 
 TEST(ThreadPoolTest, WithoutThreadsForThemSlowTasksAreAsOthers) {

@@ -7,6 +7,7 @@
 
 #include "client/cli/kernel_template.h"
 #include "client/cli/sketch/source_signature.h"
+#include "client/cli/sketch/triton_signature.h"
 #include "server/base/status.h"
 #include "server/definition/kernel_plan.h"
 
@@ -43,6 +44,51 @@ extern "C" {
 void blur(const float* src, float* dst, int width, int height, double sigma) noexcept {}
 void blur_reference(const float* src, float* dst, int width, int height, double sigma) {}
 }
+)code";
+
+constexpr char kTritonText[] = R"code(
+"""@triton.jit
+def in_a_text(x_ptr): pass"""
+import triton
+import triton.language as tl
+from triton import Config, jit
+
+# @triton.jit
+def in_a_comment(x_ptr): pass
+
+@numba.jit
+def of_another(x_ptr): pass
+
+class Holder:
+    @jit
+    def activation(x, MODE: tl.constexpr = "relu"):
+        return tl.where(x > 0, x, 0.0)
+
+@triton.autotune(
+    configs=[Config({"BLOCK_M": 64})], key=["M"])
+@triton.jit(do_not_specialize=["eps"])
+def attention(
+    Q, k_ptr, out,  # "strings" and (brackets in comments
+    rows_idx_ptr, counter,
+    M, N, stride_qm, stride_qk, stride_outm, stride_outn, K=64, eps: "tl.float32" = 1e-5, *,
+    BLOCK_M: tl.constexpr, BLOCK_N: "tl.constexpr" = f(1, [2]), BLOCK_K: tl.constexpr = 32, GROUP: tl.constexpr = 8,
+    CAUSAL: tl.constexpr = True, HEAD: 'constexpr' = 128, MODE: tl.constexpr = None, IS_EVEN: tl.constexpr,
+):
+    r'''tl.store(k_ptr, 1)'''
+    i, j = tl.program_id(0), tl.program_id(axis=1)
+    q_rows = (Q + i * \
+              stride_qm)
+    q = tl.load(q_rows, mask=i < M, other='it\'s')
+    keys = tl.make_block_ptr(base=k_ptr, shape=(N, K))
+    out_rows = tl.make_tensor_descriptor(out, [M, N])
+    s = tl.dot(q, keys.load([0, 0]))
+    out_rows.store([i, j], activation(s, MODE))
+    tl.atomic_add(counter, 1)
+
+@triton.jit
+def second(x_ptr, n, BLOCK: tl.constexpr): tl.store(pointer=x_ptr, value=n)
+
+attention[(1,)](second(1))
 )code";
 
 std::string Signature(const SourceFunction& function) {
@@ -93,6 +139,92 @@ TEST(SourceSignatureTest, AnyTextEnds) {
       for (const bool is_cuda : {false, true}) ReadSignature(std::string_view(whole).substr(0, end), is_cuda);
     }
   }
+}
+
+// Names, with *: pointer, r: read, w: written, =: its default, of constexprs behind a colon.
+std::string Signature(const TritonFunction& function) {
+  std::string text = function.name + "(";
+  for (const TritonParameter& parameter : function.parameters) {
+    text += (text.back() == '(' ? "" : ", ") + std::string(parameter.is_pointer ? "*" : "") + parameter.name +
+            (parameter.is_read ? " r" : "") + (parameter.is_written ? " w" : "") +
+            (parameter.is_constexpr ? ": constexpr" : "") +
+            (parameter.default_text.empty() ? "" : " = " + parameter.default_text);
+  }
+  return text + ")";
+}
+
+TEST(TritonSignatureTest, KernelsAndWhatTheyDoWithTheirParameters) {
+  const std::vector<TritonFunction> kernels = ReadTritonKernels(kTritonText);
+  ASSERT_EQ(kernels.size(), 2U);  // activation is called by one
+  EXPECT_EQ(Signature(kernels[0]),
+            "attention(*Q r, *k_ptr r, *out w, *rows_idx_ptr, *counter r w, M, N, stride_qm, stride_qk, stride_outm, "
+            "stride_outn, K = 64, eps = 1e-5, BLOCK_M: constexpr, BLOCK_N: constexpr = f(1,[2]), BLOCK_K: constexpr = "
+            "32, GROUP: constexpr = 8, CAUSAL: constexpr = True, HEAD: constexpr = 128, MODE: constexpr = None, "
+            "IS_EVEN: constexpr)");
+  EXPECT_EQ(kernels[0].grid_axes, 2);
+  EXPECT_EQ(Signature(kernels[1]), "second(*x_ptr w, n, BLOCK: constexpr)");
+  EXPECT_EQ(kernels[1].grid_axes, 1);
+  EXPECT_TRUE(ReadTritonKernels("@jit\ndef f(x): pass\n").empty());  // of whom?
+  EXPECT_TRUE(ReadTritonKernels("@triton.jit\nclass A:\n  def f(x): pass\n").empty());
+}
+
+TEST(TritonSignatureTest, AnyTextEnds) {
+  const std::string whole = kTritonText;
+  for (size_t end = 0; end <= whole.size(); ++end) {
+    ReadTritonKernels(std::string_view(whole).substr(0, end));
+    ReadTritonKernels(std::string_view(whole).substr(end));
+  }
+}
+
+// But for the language and threads, which Triton chooses, what is written for Triton is what CUDA takes.
+absl::StatusOr<v1::Kernel> LoadAsCuda(const DefinitionSketch& sketch) {
+  std::string text = sketch.text;
+  for (const auto& [from, to] : {std::pair<std::string, std::string>("language: TRITON", "language: CUDA"),
+                                 std::pair<std::string, std::string>(" grid: [", " block: 1 grid: [")}) {
+    EXPECT_THAT(text, HasSubstr(from));
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  }
+  return Load({text, {}});
+}
+
+TEST(DefinitionSketchTest, Triton) {
+  const auto sketch = SketchTritonDefinition("attention", "attention.py", kTritonText);
+  ASSERT_TRUE(sketch.has_value());
+  const auto kernel = LoadAsCuda(*sketch);
+  ASSERT_TRUE(kernel.ok()) << MessageOf(kernel.status()) << "\n" << sketch->text;
+  EXPECT_EQ(kernel->dims_size(), 3);
+  ASSERT_EQ(kernel->arguments_size(), 13);
+  EXPECT_EQ(kernel->arguments(0).buffer().length(), "M * K");
+  EXPECT_EQ(kernel->arguments(1).buffer().length(), "M * N * K");
+  EXPECT_EQ(kernel->arguments(2).buffer().access(), v1::ACCESS_OUT);
+  EXPECT_EQ(kernel->arguments(3).buffer().data_type(), v1::DATA_TYPE_I32);
+  EXPECT_TRUE(kernel->arguments(3).buffer().fill().has_zeros());
+  EXPECT_EQ(kernel->arguments(4).buffer().access(), v1::ACCESS_INOUT);
+  EXPECT_EQ(kernel->arguments(7).scalar().value(), "K");   // stride_qm
+  EXPECT_EQ(kernel->arguments(10).scalar().value(), "1");  // stride_outn
+  EXPECT_EQ(kernel->arguments(12).scalar().data_type(), v1::DATA_TYPE_F32);
+  EXPECT_EQ(kernel->launches(0).kernel().grid(0), "ceil_div(M, BLOCK_M)");
+  EXPECT_EQ(kernel->launches(0).kernel().grid(1), "ceil_div(N, BLOCK_N)");
+  std::string names;
+  for (const v1::Parameter& parameter : kernel->parameters()) names += parameter.name() + " ";
+  EXPECT_EQ(names, "BLOCK_M BLOCK_N BLOCK_K GROUP num_warps num_stages CAUSAL HEAD IS_EVEN ");
+  EXPECT_THAT(sketch->notes, testing::Contains(HasSubstr("'MODE' has its default")));
+  EXPECT_THAT(sketch->notes, testing::Contains(HasSubstr("left out: second.")));
+}
+
+TEST(DefinitionSketchTest, TritonOfRowsAndElements) {
+  const auto grid = [](const std::string& parameters) {
+    const auto sketch =
+        SketchTritonDefinition("k", "k.py", "@triton.jit\ndef k(x_ptr, y_ptr, " + parameters + "):\n  pass\n");
+    const auto kernel = LoadAsCuda(*sketch);
+    EXPECT_TRUE(kernel.ok()) << MessageOf(kernel.status()) << "\n" << sketch->text;
+    EXPECT_THAT(sketch->notes, testing::Contains(HasSubstr("'y_ptr' is taken for the output")));
+    return kernel->launches(0).kernel().grid(0);
+  };
+  EXPECT_EQ(grid("n, BLOCK: tl.constexpr"), "ceil_div(n, BLOCK)");
+  EXPECT_EQ(grid("rows, columns, BLOCK: tl.constexpr"), "rows");
+  EXPECT_EQ(grid("scale"), "N");
 }
 
 TEST(DefinitionSketchTest, CudaSketchIsAValidDefinition) {
@@ -152,6 +284,7 @@ TEST(DefinitionSketchTest, NothingRecognized) {
   EXPECT_FALSE(SketchDefinition("k", "k.cu", "int main() {}", true).has_value());
   EXPECT_FALSE(SketchDefinition("k", "k.cc", "", false).has_value());
   EXPECT_FALSE(SketchPythonDefinition("k", "k.py", "print(1)").has_value());
+  EXPECT_FALSE(SketchTritonDefinition("k", "k.py", "import triton\ndef k(x_ptr): pass\n").has_value());
   // The template of Python, which is written then, is valid too.
   EXPECT_TRUE(Load({PythonTemplate("k", "k.py"), {}}).ok());
 }

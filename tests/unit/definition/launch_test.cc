@@ -113,7 +113,7 @@ TEST_F(LaunchTest, StepsAreEvaluated) {
   EXPECT_TRUE(scale.timed);
   EXPECT_THAT(scale.grid, ElementsAre(8, 2, 1));
   EXPECT_THAT(scale.block, ElementsAre(128, 1, 1));
-  EXPECT_EQ(scale.dynamic_shared_bytes, 128 * 4 * 64);
+  EXPECT_EQ(scale.dynamic_shared_bytes, 128U * 4 * 64);
   EXPECT_FALSE(scale.cluster.has_value());
   EXPECT_THAT(scale.arguments, ElementsAre("x", "y", "n", "scale", "map"));
   int32_t n = 0;
@@ -122,21 +122,51 @@ TEST_F(LaunchTest, StepsAreEvaluated) {
   float factor = 0;
   std::memcpy(&factor, scale.scalars.at("scale").bytes.data(), sizeof(factor));
   EXPECT_EQ(factor, 0.5F);
-  const TensorMapPlan& map = scale.tensor_maps.at("map");
-  EXPECT_EQ(map.buffer, "x");
-  EXPECT_EQ(map.type, v1::DATA_TYPE_F32);
-  EXPECT_THAT(map.dims, ElementsAre(64, 4096));
-  EXPECT_THAT(map.byte_strides, ElementsAre(256));
-  EXPECT_THAT(map.box, ElementsAre(16, 4));
-  EXPECT_THAT(map.element_strides, ElementsAre(1, 1));
-  EXPECT_EQ(map.swizzle, "128B");
-  EXPECT_EQ(map.interleave, "none");
+  EXPECT_EQ(scale.tensor_maps.at("map").buffer, "x");
+  const driver_step::TensorMapValues& map = scale.tensor_maps.at("map").values;
+  EXPECT_EQ(map.type, driver_step::TensorMapTypeOf(v1::DATA_TYPE_F32));
+  EXPECT_EQ(map.rank, 2U);
+  EXPECT_THAT(map.dims, ElementsAre(64, 4096, 0, 0, 0));
+  EXPECT_THAT(map.byte_strides, ElementsAre(256, 0, 0, 0));
+  EXPECT_THAT(map.box, ElementsAre(16, 4, 0, 0, 0));
+  EXPECT_THAT(map.element_strides, ElementsAre(1, 1, 0, 0, 0));
+  EXPECT_EQ(map.swizzle, driver_step::ModeOf(driver_step::kSwizzles, "128B"));
+  EXPECT_EQ(map.interleave, driver_step::ModeOf(driver_step::kInterleaves, "none"));
   const StepPlan& finish = (*steps)[1];
   EXPECT_EQ(finish.name, "finish");
   EXPECT_THAT(finish.grid, ElementsAre(3 * 132, 1, 1));
   uint32_t resident = 0;
   std::memcpy(&resident, finish.scalars.at("resident").bytes.data(), sizeof(resident));
   EXPECT_EQ(resident, 3U * 132);
+}
+
+TEST_F(LaunchTest, ActiveBlocksAreTheLeastOfAnEntrysLaunchesAndOneAtLeast) {
+  const auto plan = SamplePlan("reference { steps", R"(
+launches { kernel { entry: "finish" grid: "1" block: "256" arguments: ["sum", "resident"] } }
+reference { steps)");
+  const std::map<std::string, LoadedEntry> loaded = {{"scale<BLOCK>", {9, 9, 9}}, {"finish", {9, 40, 0}}};
+  std::vector<std::string> asked;
+  int64_t threads = 512;
+  const auto active_blocks = [&](const StepPlan& step) -> absl::StatusOr<int64_t> {
+    asked.push_back(step.entry + " " + std::to_string(step.block[0]) + " " + std::to_string(step.dynamic_shared_bytes));
+    return threads / step.block[0];
+  };
+  const auto grids = [&] {
+    std::vector<uint32_t> all;
+    const auto steps = plan->Steps(Sequence::kLaunches, problem_, config_, device_, &loaded, active_blocks);
+    EXPECT_TRUE(steps.ok()) << Message(steps.status());
+    for (const StepPlan& step : steps.value_or(std::vector<StepPlan>())) all.push_back(step.grid[0]);
+    return all;
+  };
+  EXPECT_THAT(grids(), ElementsAre(8, 2 * 132, 1));
+  EXPECT_THAT(asked, ElementsAre("scale<BLOCK> 128 32768", "finish 64 0", "finish 256 0"));
+  threads = 0;
+  EXPECT_THAT(grids(), ElementsAre(8, 132, 1));
+  const absl::Status status =
+      plan->Steps(Sequence::kLaunches, problem_, config_, device_, &loaded,
+                  [](const StepPlan&) -> absl::StatusOr<int64_t> { return absl::CancelledError(); })
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(LaunchTest, WhenLeavesStepsOut) {

@@ -91,12 +91,12 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     return seconds;
   }
 
-  std::string Submit() {
+  std::string Submit(const tunefarm::v1::Kernel& kernel = KernelOf500(), bool no_reuse = true) {
     tunefarm::v1::Job job;
     *job.add_problems() = TestProblem(1024);
     job.mutable_strategy()->set_strategy_name("exhaustive");
-    job.mutable_policy()->set_no_reuse(true);
-    const auto submitted = service_->Submit(job, KernelOf500(), "", false);
+    job.mutable_policy()->set_no_reuse(no_reuse);
+    const auto submitted = service_->Submit(job, kernel, "", false);
     TUNEFARM_CHECK_OK(submitted);
     return submitted->name();
   }
@@ -245,6 +245,35 @@ TEST_P(ManyMachinesTest, WhatWaitsIsCompiledByOthers) {
   EXPECT_EQ(control->FetchBinary(fetch)->binary(), "binary");
   fetch.set_key(Sha256("other").Hex());
   EXPECT_EQ(control->FetchBinary(fetch)->binary(), "");
+}
+
+// Each machine measures what it has not measured itself: it does not know what the others have.
+TEST_P(ManyMachinesTest, OfConfigsThatDoTheSameOneIsInTheFinal) {
+  while (static_cast<int>(machines_.size()) < GetParam().machines) AddMachine();
+  // T is in the binary, and no value of R changes the launch.
+  const std::string job = Submit(CudaDefinition("twins",
+                                                "parameters { name: 'R' range { first: 1 last: 64 } bind: BIND_RUN } "
+                                                "parameters { name: 'T' values { ints: [ 1, 2 ] } }",
+                                                "min(R, 1)", "32"),
+                                 false);
+  ASSERT_TRUE(RunUntil([&] { return service_->GetJob(job)->state() == tunefarm::v1::JOB_STATE_SUCCEEDED; }));
+  tunefarm::v1::ListTrialsRequest request;
+  request.set_parent(job);
+  request.set_page_size(1000);
+  const auto trials = service_->tuning_api().ListTrials(request);
+  ASSERT_TRUE(trials.ok()) << trials.status();
+  std::set<std::string> devices;
+  std::vector<int64_t> finalists;
+  for (const tunefarm::v1::Trial& trial : trials->trials()) {
+    if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST) {
+      finalists.push_back(trial.config().values().at("T").int_value());
+    } else if (!trial.reused()) {
+      devices.insert(trial.device_uuid());
+    }
+  }
+  EXPECT_GT(devices.size(), 1u);
+  std::sort(finalists.begin(), finalists.end());
+  EXPECT_EQ(finalists, (std::vector<int64_t>{1, 2}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Farms, ManyMachinesTest,

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/base/file_set.h"
 #include "server/records/resource_names.h"
 #include "server/store/job_store.h"
 #include "server/store/study_store.h"
@@ -255,6 +257,41 @@ TEST(MemoryOfDrivers, WhatAnotherDriverMeasuredIsMeasuredAgain) {
     EXPECT_EQ(farm.Job(job).studies(0).reused_from_earlier(), last == driver ? 11 : 0) << driver;
     last = driver;
   }
+}
+
+// A header of the system or of a toolkit, which no digest of the definition covers.
+TEST_F(Memory, WhatOtherHeadersMadeIsMeasuredAgain) {
+  const auto reused_with = [&](const FileSet& headers) {
+    farm_.evaluator().set_scripter([headers](const FakeEvaluator::Question& question) {
+      FakeEvaluator::Script script = FourParameterBowl(question);
+      script.inputs = std::make_shared<const FileSet>(headers);
+      return script;
+    });
+    const std::string name = farm_.SubmitJob({1024}, FourParameterKernel(3), Search(0, "exhaustive"));
+    EXPECT_TRUE(farm_.Finish(name));
+    int64_t reused = 0;
+    for (const Trial& trial : farm_.Trials(name)) {
+      EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_OK);
+      if (trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH) continue;
+      EXPECT_EQ(trial.headers(), ChecksumOf(headers));
+      EXPECT_EQ(trial.reused(), !trial.reused_trial().empty());
+      if (!trial.reused()) continue;
+      ++reused;
+      EXPECT_GT(trial.measurement().median_ns(), 0);
+      EXPECT_EQ(trial.device_busy_ms(), 0);
+    }
+    EXPECT_EQ(farm_.Job(name).studies(0).reused_from_earlier(), reused);
+    return reused;
+  };
+  const FileSet before{PackPaths({"/usr/include/math.h"}), 1, 11};
+  EXPECT_EQ(reused_with(before), 0);
+  EXPECT_EQ(reused_with(before), 81);
+  EXPECT_EQ(reused_with({before.packed_paths, 2, 11}), 81) << "written again with the same content";
+  EXPECT_EQ(reused_with({before.packed_paths, 3, 12}), 0);
+  EXPECT_EQ(reused_with({PackPaths({"/usr/include/tgmath.h"}), 3, 12}), 0);
+  const FileSet unknown{before.packed_paths, 0, 0};
+  EXPECT_EQ(reused_with(unknown), 0);
+  EXPECT_EQ(reused_with(unknown), 0) << "not known, which equals nothing";
 }
 
 TEST_F(Memory, OldResultsTakePartInTheFinal) {

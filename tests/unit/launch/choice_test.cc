@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "server/base/random.h"
-#include "server/catalog/match_rules.h"
 #include "tests/unit/catalog/catalog_case.h"
 
 namespace tunefarm::launch {
@@ -22,29 +20,10 @@ using tunefarm::v1::LookupRule;
 
 uint32_t RuleOf(LookupRule rule) { return rule == v1::LOOKUP_RULE_UNSPECIFIED ? 1 : static_cast<uint32_t>(rule); }
 
-TEST(ChoiceTest, DistancesAreTheDaemons) {
-  static_assert(int{package::kExact} == int{v1::LOOKUP_RULE_EXACT} && int{package::kLog} == int{v1::LOOKUP_RULE_LOG});
-  static_assert(int{package::kBucket} == int{v1::LOOKUP_RULE_BUCKET});
-  static_assert(int{package::kNextPowerOfTwo} == int{v1::LOOKUP_RULE_NEXT_POWER_OF_TWO});
-  PhiloxStream random(1);
-  for (int i = 0; i < 20'000; ++i) {
-    v1::Dim dim;
-    dim.set_lookup(static_cast<LookupRule>(random.UniformInt(5)));
-    LookupDim own{RuleOf(dim.lookup()), {}};
-    for (const int64_t bound : {8, 64, 1000}) {
-      dim.add_bucket_bounds(bound);
-      own.bounds.push_back(bound);
-    }
-    const auto draw = [&] { return static_cast<int64_t>(random.UniformInt(2000)) - 20; };
-    const int64_t asked = draw(), tuned = random.UniformInt(4) == 0 ? asked : draw();
-    const double distance = DimDistance(own, asked, tuned);
-    const std::optional<double> expected = tunefarm::DimDistance(dim, asked, tuned);
-    ASSERT_EQ(distance >= 0, expected.has_value()) << asked << " " << tuned << " " << dim.lookup();
-    if (expected.has_value()) {
-      EXPECT_EQ(distance, *expected) << asked << " " << tuned << " " << dim.lookup();
-    }
-  }
-}
+static_assert(int{package::kExact} == int{v1::LOOKUP_RULE_EXACT} && int{package::kLog} == int{v1::LOOKUP_RULE_LOG});
+static_assert(int{package::kBucket} == int{v1::LOOKUP_RULE_BUCKET});
+static_assert(int{package::kNextPowerOfTwo} == int{v1::LOOKUP_RULE_NEXT_POWER_OF_TWO});
+static_assert(int{package::kProduct} == int{v1::LOOKUP_RULE_PRODUCT});
 
 struct Filed {
   const DeviceClass* device_class = nullptr;

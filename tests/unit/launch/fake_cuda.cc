@@ -59,7 +59,7 @@ Result cuKernelSetAttribute(int, int, Kernel, Device) { return kSuccess; }
 Result cuFuncLoad(Function) { return kSuccess; }
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int, size_t) { return Say(blocks, 1); }
 Result cuLaunchKernelEx(const LaunchConfig* config, Function, void**, void**) {
-  state.grid = config->grid[0];
+  state.grid = config->gridDimX;
   return kSuccess;
 }
 Result cuStreamIsCapturing(Stream, CaptureStatus* status) {

@@ -31,7 +31,7 @@
 #include "server/definition/launch_sequence.h"
 #include "server/definition/value_proto.h"
 #include "server/device/device_class.h"
-#include "server/driver_step/launch_attributes.h"
+#include "server/driver_step/launch_config.h"
 #include "server/driver_step/tensor_map.h"
 #include "server/package/package_writer.h"
 #include "tests/unit/definition/sample_kernel.h"
@@ -59,7 +59,7 @@ struct Noted {
 };
 Noted noted;
 
-using Extents = std::array<int64_t, 3>;
+using Extents = std::array<uint32_t, 3>;
 
 std::string Hex(const void* bytes, size_t size) {
   std::string text;
@@ -110,15 +110,14 @@ std::string ParameterText(const StepPlan& step, const std::string& name, const v
 }
 
 cuda::Result NoteLaunch(const cuda::LaunchConfig* config, cuda::Function function, void** parameters, void**) {
-  const auto extents = [](const unsigned int* from) { return Extents{from[0], from[1], from[2]}; };
   std::optional<Extents> cluster;
   bool cooperative = false, programmatic = false;
-  for (unsigned int i = 0; i < config->attribute_count; ++i) {
-    const cuda::LaunchAttribute& attribute = config->attributes[i];
+  for (unsigned int i = 0; i < config->numAttrs; ++i) {
+    const cuda::LaunchAttribute& attribute = config->attrs[i];
     unsigned int words[3];
     std::memcpy(words, attribute.value, sizeof(words));
     if (attribute.id == driver_step::kClusterDimensionId) {
-      cluster = extents(words);
+      cluster = {words[0], words[1], words[2]};
     } else if (attribute.id == driver_step::kCooperativeId) {
       cooperative = words[0] == 1;
     } else if (attribute.id == driver_step::kProgrammaticStreamSerializationId) {
@@ -134,9 +133,10 @@ cuda::Result NoteLaunch(const cuda::LaunchConfig* config, cuda::Function functio
       texts.push_back(ParameterText(step, step.arguments[i], parameters[i]));
     }
   }
-  noted.calls.push_back(LaunchText(reinterpret_cast<const char*>(function), extents(config->grid),
-                                   extents(config->block), cluster, config->shared_bytes, cooperative, programmatic,
-                                   texts));
+  noted.calls.push_back(LaunchText(reinterpret_cast<const char*>(function),
+                                   {config->gridDimX, config->gridDimY, config->gridDimZ},
+                                   {config->blockDimX, config->blockDimY, config->blockDimZ}, cluster,
+                                   config->sharedMemBytes, cooperative, programmatic, texts));
   return cuda::kSuccess;
 }
 
@@ -379,33 +379,22 @@ std::optional<Source> MakeSource(const Definition& own, const Config& closed, co
 
 // ---- What a worker does ----
 
-// In two passes, as server/worker/cuda/loaded_module.cc.
 absl::StatusOr<std::vector<StepPlan>> WorkerSteps(const KernelPlan& plan, const ResolvedProblem& problem,
                                                   const Config& config, const DeviceClass& device) {
   std::map<std::string, LoadedEntry> loaded;
   for (const std::string& entry : plan.Entries(Sequence::kLaunches)) {
-    loaded[entry] = {1, kRegisters, kStaticSharedBytes};
+    loaded[entry] = {0, kRegisters, kStaticSharedBytes};
   }
-  auto first = plan.Steps(Sequence::kLaunches, problem, config, device, &loaded);
-  if (!first.ok()) return first;
-  std::map<std::string, int64_t> active;
-  for (const StepPlan& step : *first) {
-    if (step.kind != StepPlan::Kind::kKernel) continue;
-    const int64_t blocks = ActiveBlocks(step.block[0] * step.block[1] * step.block[2], step.dynamic_shared_bytes);
-    const auto [known, is_new] = active.emplace(step.entry, blocks);
-    known->second = std::min(known->second, blocks);
-    loaded[step.entry].max_active_blocks = known->second;
-  }
-  return plan.Steps(Sequence::kLaunches, problem, config, device, &loaded);
+  return plan.Steps(Sequence::kLaunches, problem, config, device, &loaded, [](const StepPlan& step) {
+    return ActiveBlocks(int64_t{step.block[0]} * step.block[1] * step.block[2], step.dynamic_shared_bytes);
+  });
 }
 
-std::string TextOf(const TensorMapPlan& map, uint64_t buffer) {
-  using driver_step::ModeOf;
-  return MapText(driver_step::TensorMapTypeOf(static_cast<uint32_t>(map.type)),
-                 buffer + static_cast<uint64_t>(map.base_offset_bytes), map.dims, map.byte_strides, map.box,
-                 map.element_strides, ModeOf(driver_step::kInterleaves, map.interleave),
-                 ModeOf(driver_step::kSwizzles, map.swizzle), ModeOf(driver_step::kL2Promotions, map.l2_promotion),
-                 map.oob_fill_nan ? 1 : 0);
+std::string TextOf(const driver_step::TensorMapValues& map, uint64_t buffer) {
+  return MapText(map.type, buffer + static_cast<uint64_t>(map.base_offset_bytes), {map.dims, map.dims + map.rank},
+                 {map.byte_strides, map.byte_strides + map.rank - 1}, {map.box, map.box + map.rank},
+                 {map.element_strides, map.element_strides + map.rank}, map.interleave, map.swizzle, map.l2_promotion,
+                 map.oob_fill);
 }
 
 std::string TextOf(const StepPlan& step, const std::map<std::string, uint64_t>& addresses,
@@ -419,7 +408,7 @@ std::string TextOf(const StepPlan& step, const std::map<std::string, uint64_t>& 
     if (const auto scalar = step.scalars.find(name); scalar != step.scalars.end()) {
       parameters.push_back(Hex(scalar->second.bytes.data(), tunefarm::SizeOf(scalar->second.type)));
     } else if (const auto map = step.tensor_maps.find(name); map != step.tensor_maps.end()) {
-      parameters.push_back(TextOf(map->second, addresses.at(map->second.buffer)));
+      parameters.push_back(TextOf(map->second.values, addresses.at(map->second.buffer)));
     } else {
       parameters.push_back(Hex(&addresses.at(name), sizeof(void*)));
     }

@@ -69,6 +69,42 @@ TEST(CallLimitsTest, AgentsAreCountedForThemselvesAndComeBack) {
   EXPECT_TRUE(limits.Begin(agent, CallKind::kCall).ok());
 }
 
+TEST(CallLimitsTest, RequestsOfOnePrincipalArriveAFewAtATime) {
+  CallLimitOptions options;
+  options.arriving_per_principal_max = 2;
+  CallLimits limits(options);
+  std::vector<CallLimits::Ticket> tickets;
+  std::string begun;
+  const auto begin = [&](const Principal& principal, CallKind kind, char name) {
+    auto ticket = limits.Begin(principal, kind);
+    ASSERT_TRUE(ticket.ok()) << ticket.status();
+    tickets.push_back(*std::move(ticket));
+    tickets.back().BeginRead([&begun, name] { begun += name; });
+  };
+  for (const char name : {'0', '1', '2', '3', '4'}) begin(Token("a"), CallKind::kCall, name);
+  EXPECT_EQ(begun, "01");
+  begin(Token("b"), CallKind::kStream, 'b');
+  EXPECT_EQ(begun, "01b") << "another principal";
+  tickets[1].EndRead();
+  EXPECT_EQ(begun, "01b2") << "in their order";
+  tickets[2].EndRead();
+  tickets[0].EndRead();
+  EXPECT_EQ(begun, "01b234");
+  begin(Token("a"), CallKind::kCall, '5');
+  tickets[3].EndRead();
+  tickets[4].EndRead();
+  EXPECT_EQ(begun, "01b2345");
+  tickets[6].EndRead();
+  for (const char name : {'6', '7', '8'}) begin(Token("a"), CallKind::kCall, name);
+  EXPECT_EQ(begun, "01b234567") << "two, as before";
+  // Who shares an identity with others does not wait for them.
+  begun.clear();
+  const Principal agent{"agent/gpu7", PrincipalKind::kCertificate, *ParseRoles("agent")};
+  for (const char name : {'a', 'b', 'c'}) begin(agent, CallKind::kAgentCall, name);
+  for (const char name : {'d', 'e', 'f'}) begin(ClientSocket(), CallKind::kCall, name);
+  EXPECT_EQ(begun, "abcdef");
+}
+
 TEST(CallLimitsTest, MemoryIsBoundedForEachPrincipalAndInAll) {
   CallLimits limits(Few());
   const auto a = limits.Begin(Token("a"), CallKind::kCall);

@@ -224,7 +224,7 @@ class RpcServerTest : public testing::Test {
     return bytes;
   }
 
-  static constexpr int kBlockedMax = 4;  // calls of a lane that run at a time
+  static constexpr int kBlockedMax = 3;  // calls of a lane and of one principal that run at a time
   static constexpr int kCatalogWatchersMax = 3;
 
   TemporaryDirectory directory_;

@@ -268,7 +268,7 @@ TEST_F(RpcServerTest, SlowCallsHoldUpNoLookUpsAndDeadlinesHold) {
       EXPECT_TRUE(v1::ServerService::NewStub(Channel("admin.sock"))->CreateBackup(&context, request, &response).ok());
     });
   }
-  // Every thread for slow calls is taken now.
+  // Every thread for slow calls that one principal may have is taken now.
   all_are_blocked_.WaitForNotification();
   grpc::ClientContext context;
   v1::ListBestConfigsResponse bests;

@@ -47,7 +47,7 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
         raise InvalidArgumentError(f"the kernel has {len(parameters)} parameters, and {len(arguments)} arguments are "
                                    "given")
     answers = _answers(answer, len(arguments))
-    names = _names([parameter.name for parameter in parameters] if parameters else [""] * len(arguments))
+    names = names_of([parameter.name for parameter in parameters] if parameters else [""] * len(arguments))
     made = []
     for index, given in enumerate(arguments):
         what = f"arguments[{index}]"
@@ -67,7 +67,7 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
         access, expected = (IN if is_const else INOUT), None
         if any(item is not None for item in answers) and verify is None:
             if answers[index] is not None:
-                access, expected = INOUT, _expected(answers[index], array, data_type, f"answer[{index}]")
+                access, expected = INOUT, expected_of(answers[index], array, data_type, f"answer[{index}]")
             elif not is_const:
                 # What is written and has no answer is not compared.
                 access = SCRATCH if parameter is not None and parameter.is_written else IN
@@ -187,7 +187,7 @@ def _answers(answer: Any, count: int) -> List[Any]:
     return list(answer)
 
 
-def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
+def expected_of(given: Any, array: Any, data_type: str, what: str) -> Any:
     """The answer in the type of its argument."""
     import numpy
 
@@ -211,7 +211,8 @@ def _expected(given: Any, array: Any, data_type: str, what: str) -> Any:
     return converted
 
 
-def _names(given: Sequence[str]) -> List[str]:
+def names_of(given: Sequence[str]) -> List[str]:
+    """As a definition and a launch take them."""
     made: Dict[str, None] = {}
     for index, name in enumerate(given):
         name = name[:60] or f"argument{index}"

@@ -37,19 +37,20 @@ class Launch:
 
     def __init__(self, problem_size: Any, grid_div: Sequence[Any], block_size_names: Optional[Sequence[str]],
                  smem_args: Any, space: Space) -> None:
-        self._domains, self._integers = space.domains, space.integers
+        self._space, self._domains, self._integers = space, space.domains, space.integers
         self.names = _block_names(block_size_names, space.domains)
         sizes = [name if name in space.domains else str(_THREADS_X if axis == 0 else 1)
                  for axis, name in enumerate(self.names)]
         self.block = [size if size.isdigit() or size in self._integers else f"int({size})" for size in sizes]
-        self.grid = [self._blocks(size, divisor, axis)
-                     for axis, (size, divisor) in enumerate(zip(_extents(problem_size, space), grid_div))]
+        extents = _extents(problem_size, space, "problem_size")
+        extents += [Formula(1, "problem_size", space.domains)] * (3 - len(extents))
+        self.grid = [self._blocks(size, divisor, axis) for axis, (size, divisor) in enumerate(zip(extents, grid_div))]
         self.thread_parameters = [name for name in self.names if name in space.domains]
         self.dynamic_shared_bytes = self._shared(smem_args)
 
     def _blocks(self, size: Formula, divisor: Any, axis: int) -> str:
         what = f"grid_div_{'xyz'[axis]}"
-        total, by = self._integer(size), None
+        total, by = _integer(size, self._space), None
         _check_positive(total, size.what)
         for part in self._divisors(divisor, self.names[axis], what):
             _check_positive(part, what)
@@ -65,33 +66,45 @@ class Launch:
         if given is None:
             return [ast.Name(default, ast.Load())] if default in self._domains else []
         if isinstance(given, str):
-            return [self._integer(Formula(given, what, self._domains))]
+            return [_integer(Formula(given, what, self._domains), self._space)]
         if callable(given) or not hasattr(given, "__iter__"):
-            return [self._tree(Formula(given, what, self._domains))]
+            return [_tree(Formula(given, what, self._domains), self._space)]
         return [part for index, item in enumerate(given) for part in self._divisors(item, None, f"{what}[{index}]")]
-
-    def _tree(self, formula: Formula) -> ast.expr:
-        try:
-            return formula.tree(self._domains)
-        except Untranslatable:
-            raise InvalidArgumentError(f"{formula.what} is no formula that the daemon can evaluate, and has too many values "
-                                       f"for a table of {TEXT_BYTES_MAX} characters; write it as a string") from None
-
-    def _integer(self, formula: Formula) -> ast.expr:
-        tree = self._tree(formula)
-        return tree if is_integer(tree, self._integers) else call("int", tree)
 
     def _shared(self, smem_args: Any) -> str:
         if not smem_args:
             return ""
         if callable(smem_args):
             size = Formula(lambda config: smem_args(config)["size"], "smem_args", self._domains)
-            return _text(self._integer(size), "smem_args")
+            return _text(_integer(size, self._space), "smem_args")
         if not isinstance(smem_args, Mapping) or set(smem_args) != {"size"}:
             raise InvalidArgumentError("smem_args is {'size': bytes of dynamic shared memory}; other keys are not "
                                        "supported")
         size = Formula(smem_args["size"], "smem_args['size']", self._domains)
-        return _text(self._integer(size), size.what)
+        return _text(_integer(size, self._space), size.what)
+
+
+def grid_of(given: Any, space: Space) -> List[str]:
+    """Blocks in 1 to 3 dimensions: numbers, expressions as strings, functions of a config, or one function of all."""
+    made = []
+    for extent in _extents(given, space, "grid"):
+        tree = _integer(extent, space)
+        _check_positive(tree, extent.what)
+        made.append(_text(tree, extent.what))
+    return made
+
+
+def _tree(formula: Formula, space: Space) -> ast.expr:
+    try:
+        return formula.tree(space.domains)
+    except Untranslatable:
+        raise InvalidArgumentError(f"{formula.what} is no formula that the daemon can evaluate, and has too many values for a "
+                                   f"table of {TEXT_BYTES_MAX} characters; write it as a string") from None
+
+
+def _integer(formula: Formula, space: Space) -> ast.expr:
+    tree = _tree(formula, space)
+    return tree if is_integer(tree, space.integers) else call("int", tree)
 
 
 def _check_positive(tree: ast.expr, what: str) -> None:
@@ -123,26 +136,26 @@ def _block_names(given: Optional[Sequence[str]], domains: Domains) -> List[str]:
     return [*given, *_BLOCK_NAMES[len(given):]]
 
 
-def _extents(problem_size: Any, space: Space) -> List[Formula]:
-    """Three of them."""
+def _extents(given: Any, space: Space, what: str) -> List[Formula]:
+    """1 to 3 of them."""
     names = space.domains
     parts: List[Formula]
-    if callable(problem_size):
-        first = _parts(problem_size(space.first()))
+    if callable(given):
+        first = _parts(Formula(given, what, names).at(space.first()))
 
         def part(index: int) -> Callable[[Any], Any]:
             def value(config: Any) -> Any:
-                item = _parts(problem_size(config))[index]
-                return Formula(item, "problem_size", names).at(config) if isinstance(item, str) else item
+                item = _parts(given(config))[index]
+                return Formula(item, what, names).at(config) if isinstance(item, str) else item
 
             return value
 
-        parts = [Formula(part(index), "problem_size", names) for index in range(len(first))]
+        parts = [Formula(part(index), what, names) for index in range(len(first))]
     else:
-        parts = [Formula(item, "problem_size", names) for item in _parts(problem_size)]
+        parts = [Formula(item, what, names) for item in _parts(given)]
     if not 1 <= len(parts) <= 3:
-        raise InvalidArgumentError(f"problem_size has {len(parts)} extents; write 1 to 3")
-    return parts + [Formula(1, "problem_size", names)] * (3 - len(parts))
+        raise InvalidArgumentError(f"{what} has {len(parts)} extents; write 1 to 3")
+    return parts
 
 
 def _parts(given: Any) -> List[Any]:
@@ -151,16 +164,14 @@ def _parts(given: Any) -> List[Any]:
     return list(given)
 
 
-def build(kernel_name: str, source: Source, arguments: Sequence[Argument], constants: Sequence[Argument], space: Space,
-          launch: Launch, upload: Upload, *, defines: Optional[Mapping[str, Any]] = None,
-          compiler_options: Optional[Sequence[str]] = None, atol: float = 1e-6, unverified_reason: str = "") -> Any:
-    """Whole, but that its sources are not on disk. Uploads the arrays."""
-    first = space.first(launch.thread_parameters if source.language == CUDA else ())
+def begin(kernel_name: str, language: str, files: Mapping[str, str], arguments: Sequence[Argument], space: Space,
+          first: Mapping[str, Any], upload: Upload) -> Any:
+    """A definition with its sources, its parameters, of which `first` is the default config, and its arguments, which are
+    uploaded. Its only launch has neither grid nor block yet."""
     kernel = kernel_pb2.Kernel(display_name=display_name(kernel_name),
                                description=f"{kernel_name}, tuned from Python.",
-                               language=kernel_pb2.Language.Value(f"LANGUAGE_{source.language}"),
-                               compile_options=_options(compiler_options))
-    for path, text in source.files.items():
+                               language=kernel_pb2.Language.Value(f"LANGUAGE_{language}"))
+    for path, text in files.items():
         kernel.sources.add(path=path, content=text.encode())
     for name, values in space.domains.items():
         parameter = kernel.parameters.add(name=name)
@@ -168,26 +179,41 @@ def build(kernel_name: str, source: Source, arguments: Sequence[Argument], const
         getattr(parameter.values, field).extend(values)
         if first[name] != values[0]:
             parameter.default_value.CopyFrom(_wire.value_to(first[name], name))
-        if defines is not None:
-            parameter.bind = kernel_pb2.BIND_RUN
-    _add_macros(kernel, source, launch, space, defines)
     for text in space.constraints():
         kernel.constraints.add(expression=text, reason="restrictions")
     for argument in arguments:
         _add_argument(kernel, argument, upload)
+    step = kernel.launches.add().kernel
+    step.entry = kernel_name.strip()
+    step.arguments.extend(argument.name for argument in arguments)
+    return kernel
+
+
+def build(kernel_name: str, source: Source, arguments: Sequence[Argument], constants: Sequence[Argument], space: Space,
+          launch: Launch, upload: Upload, *, defines: Optional[Mapping[str, Any]] = None,
+          compiler_options: Optional[Sequence[str]] = None, atol: float = 1e-6, unverified_reason: str = "") -> Any:
+    """Whole, but that its sources are not on disk. Uploads the arrays."""
+    first = space.first(launch.thread_parameters if source.language == CUDA else ())
+    kernel = begin(kernel_name, source.language, source.files, arguments, space, first, upload)
+    kernel.compile_options.extend(_options(compiler_options))
+    if defines is not None:
+        for parameter in kernel.parameters:
+            parameter.bind = kernel_pb2.BIND_RUN
+    _add_macros(kernel, source, launch, space, defines)
     for constant in constants:
         symbol = kernel.arguments.add(name=constant.name).constant_symbol
         symbol.symbol, symbol.data_type = constant.given, _type(constant)
         symbol.length = str(constant.array.size)
         symbol.fill.CopyFrom(_fill(constant.array, constant.data_type, upload))
-    step = kernel.launches.add().kernel
-    step.entry = kernel_name.strip()
-    step.arguments.extend(argument.name for argument in arguments)
     if source.language == CUDA:
+        step = kernel.launches[0].kernel
         step.grid.extend(launch.grid)
         step.block.extend(launch.block)
         step.dynamic_shared_bytes = launch.dynamic_shared_bytes
-    _add_reference(kernel, arguments, upload, atol, unverified_reason)
+    if unverified_reason:
+        kernel.unverified_reason = unverified_reason
+    else:
+        add_reference(kernel, arguments, upload, atol, _RTOL)
     return kernel
 
 
@@ -274,21 +300,26 @@ def _fill(array: Any, data_type: str, upload: Upload) -> Any:
     return kernel_pb2.Fill(file=upload(array, data_type))
 
 
-def _add_reference(kernel: Any, arguments: Sequence[Argument], upload: Upload, atol: float, unverified_reason: str) -> None:
-    if unverified_reason:
-        kernel.unverified_reason = unverified_reason
-        return
+def add_reference(kernel: Any, arguments: Sequence[Argument], upload: Upload, atol: Optional[float],
+                  rtol: Optional[float]) -> None:
+    """What the outputs must be: what is expected, else what the default config gives. Without tolerances, and where the
+    default config is the reference, they are those of the outputs' types."""
     outputs = [argument for argument in arguments if argument.access == _arguments.INOUT]
+    loosest = max(_FIRST_CONFIG_TOLERANCE.get(argument.data_type, 0.0) for argument in outputs)
     if all(argument.expected is None for argument in outputs):
         kernel.reference.steps.add().CopyFrom(kernel.launches[0])
-        loosest = max(_FIRST_CONFIG_TOLERANCE.get(argument.data_type, 0.0) for argument in outputs)
-        kernel.tolerance.atol = kernel.tolerance.rtol = loosest
-        return
-    if isinstance(atol, bool) or not isinstance(plain(atol, "atol"), (int, float)) or not math.isfinite(atol) or atol < 0:
-        raise InvalidArgumentError(f"atol is {atol!r}; give a number of at least 0")
-    for argument in outputs:
-        kernel.reference.files.add(buffer=argument.name, file=upload(argument.expected, argument.data_type))
-    kernel.tolerance.atol, kernel.tolerance.rtol = float(atol), _RTOL
+        atol = rtol = None
+    else:
+        for argument in outputs:
+            kernel.reference.files.add(buffer=argument.name, file=upload(argument.expected, argument.data_type))
+    kernel.tolerance.atol = loosest if atol is None else _tolerance(atol, "atol")
+    kernel.tolerance.rtol = loosest if rtol is None else _tolerance(rtol, "rtol")
+
+
+def _tolerance(given: Any, what: str) -> float:
+    if isinstance(given, bool) or not isinstance(plain(given, what), (int, float)) or not math.isfinite(given) or given < 0:
+        raise InvalidArgumentError(f"{what} is {given!r}; give a number of at least 0")
+    return float(given)
 
 
 def of_one_config(kernel: Any, config: Mapping[str, Any]) -> Any:

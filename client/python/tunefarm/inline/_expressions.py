@@ -13,7 +13,7 @@ import builtins
 import itertools
 import math
 import random
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from tunefarm.errors import InvalidArgumentError
 
@@ -22,6 +22,7 @@ Domains = Mapping[str, Sequence[Any]]
 
 TEXT_BYTES_MAX = 4096  # of an expression of the daemon
 TABLE_MAX = 1_000_000  # calls of a function that becomes a table
+_CONSTRAINTS_MAX = 100  # of one condition; a definition has 128
 _PATHS_MAX = 32  # through a function that is traced
 _SAMPLES = 64  # configs for which a traced function is compared with its text
 _FUNCTIONS = {"abs": (1, 1), "min": (1, 64), "max": (1, 64), "int": (1, 1), "float": (1, 1), "bool": (1, 1),
@@ -31,6 +32,8 @@ _LIST_FUNCTIONS = ("min", "max", "sum", "any", "all")
 _NAMESPACE = {name: getattr(builtins, name) for name in
               (*_FUNCTIONS, "divmod", "len", "pow", "range", "list", "tuple", "set", "sorted", "str", "zip", "map")}
 _NAMESPACE["math"] = math
+_FUNCTIONS["ceil_div"] = (2, 2)
+_NAMESPACE["ceil_div"] = lambda total, by: -(-total // by)
 
 
 class Untranslatable(Exception):
@@ -459,21 +462,8 @@ class Table:
         return self._tree((), truth)
 
     def split(self) -> List[str]:
-        """Constraints: for each value of the first parameter one that says what the others may then be."""
-        made = []
-        name = self._names[0] if self._names else ""
-        for value in self._domains[name] if name else ():
-            rest = self._tree((value,), True)
-            if _is_constant(rest, True):
-                continue
-            other = ast.Compare(ast.Name(name, ast.Load()), [ast.NotEq()], [_constant(value)])
-            text = text_of(choice(other, ast.Constant(True), rest, True))
-            if len(text.encode()) > TEXT_BYTES_MAX:
-                raise InvalidArgumentError(f"{self._what} is no formula, and too irregular for a table: the configs that "
-                                           f"it allows for {name}={value} take {len(text)} characters, more than "
-                                           f"{TEXT_BYTES_MAX}; write it as a string or with fewer parameters")
-            made.append(text)
-        return made
+        """As several constraints that must all hold."""
+        return split(self._names, self._domains, lambda chosen: self._tree(chosen, True), self._what)
 
     def _tree(self, chosen: Tuple[Any, ...], truth: bool) -> ast.expr:
         if len(chosen) == len(self._names):
@@ -485,6 +475,65 @@ class Table:
             tree = self._tree(chosen + (value,), truth)
             groups.setdefault(ast.dump(tree), (tree, []))[1].append(value)
         return _chosen_by(name, list(groups.values()), truth)
+
+
+def split(names: Sequence[str], domains: Domains, rest: Callable[[Tuple[Any, ...]], ast.expr], what: str) -> List[str]:
+    """One constraint, or where it would be too long one for each value of the first parameter, and so on: what `rest` says
+    of the other parameters where the first ones have the chosen values."""
+    made: List[str] = []
+
+    def visit(chosen: Tuple[Any, ...]) -> None:
+        tree = rest(chosen)
+        if _is_constant(tree, True):
+            return
+        for name, value in reversed(list(zip(names, chosen))):
+            other = ast.Compare(ast.Name(name, ast.Load()), [ast.NotEq()], [_constant(value)])
+            tree = choice(other, ast.Constant(True), tree, True)
+        text = text_of(tree)
+        if len(text.encode()) <= TEXT_BYTES_MAX:
+            made.append(text)
+        elif len(chosen) < len(names) - 1:
+            for value in domains[names[len(chosen)]]:
+                visit(chosen + (value,))
+        else:
+            there = ", ".join(f"{name}={value}" for name, value in zip(names, chosen))
+            raise InvalidArgumentError(f"{what} is no formula, and too irregular for a table: the configs that it allows for "
+                                       f"{there} take {len(text)} characters, more than {TEXT_BYTES_MAX}; write it as a "
+                                       "string or with fewer parameters")
+
+    visit(())
+    if len(made) > _CONSTRAINTS_MAX:
+        raise InvalidArgumentError(f"{what} is no formula, and too irregular for a table: it takes {len(made)} constraints, "
+                                   f"more than {_CONSTRAINTS_MAX}; write it as a string or with fewer parameters")
+    return made
+
+
+class Listed:
+    """A condition that holds for the given configs alone."""
+
+    what = "configs"
+
+    def __init__(self, names: Sequence[str], rows: Iterable[Tuple[Any, ...]]) -> None:
+        self._names, self._rows = list(names), set(rows)
+
+    def at(self, config: Config) -> bool:
+        return tuple(config[name] for name in self._names) in self._rows
+
+    def constraints(self, domains: Domains) -> List[str]:
+        """As constraints that must all hold; none where all combinations are listed."""
+        def rest(chosen: Tuple[Any, ...]) -> ast.expr:
+            return tree(len(chosen), [row for row in self._rows if row[:len(chosen)] == chosen])
+
+        def tree(level: int, rows: List[Tuple[Any, ...]]) -> ast.expr:
+            if level == len(self._names) or not rows:
+                return ast.Constant(bool(rows))
+            groups: Dict[str, Tuple[ast.expr, List[Any]]] = {}
+            for value in domains[self._names[level]]:
+                below = tree(level + 1, [row for row in rows if row[level] == value])
+                groups.setdefault(ast.dump(below), (below, []))[1].append(value)
+            return _chosen_by(self._names[level], list(groups.values()), True)
+
+        return split(self._names, domains, rest, self.what)
 
 
 def _chosen_by(name: str, groups: List[Tuple[ast.expr, List[Any]]], truth: bool) -> ast.expr:
@@ -499,7 +548,7 @@ def _chosen_by(name: str, groups: List[Tuple[ast.expr, List[Any]]], truth: bool)
     return choice(test, _chosen_by(name, first, truth), _chosen_by(name, second, truth), truth)
 
 
-def names_read(formula: Formula, config: Config) -> Tuple[Any, Set[str]]:
+def names_read(formula: Union[Formula, Listed], config: Config) -> Tuple[Any, Set[str]]:
     """The value for a config, and the parameters that were read for it."""
     read: Set[str] = set()
     return formula.at(_Reads(config, read)), read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
 from tunefarm.errors import FailedPreconditionError, InvalidArgumentError
@@ -42,18 +43,19 @@ class NoBest(Dict[str, Any]):
         super().__init__()
         self._why = why
 
-    def _error(self) -> FailedPreconditionError:
+    def error(self) -> FailedPreconditionError:
+        """What is raised."""
         return FailedPreconditionError(f"there is no best config: {self._why}")
 
     def __missing__(self, key: str) -> Any:
-        raise self._error()
+        raise self.error()
 
     @property
     def config(self) -> Dict[str, Any]:
-        raise self._error()
+        raise self.error()
 
     def launch(self, *arguments: Any, stream: Any = None) -> None:
-        raise self._error()
+        raise self.error()
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return NoBest, (self._why,)
@@ -73,6 +75,18 @@ class Results(List[Dict[str, Any]]):
         super().__init__()
         self.best = NoBest()
         self.failed = []
+
+    def warn_of_differences(self, advice: str) -> None:
+        """Where the first config is the reference, and others give something else."""
+        differ = sum(failure["outcome"] == Outcome.WRONG_RESULT.name for failure in self.failed)
+        if self.verified_against_first_config and differ:
+            warnings.warn(f"the outputs of {differ} configs differ from those of the first config; where they may depend on "
+                          f"the parameters, {advice}", stacklevel=3)
+
+    def no_config_text(self) -> str:
+        """Why there is no best one."""
+        why = f"; the first: {self.failed[0]['outcome']}: {self.failed[0]['message']}" if self.failed else ""
+        return f"no config ran and was right{why}"
 
 
 class Tuning(Tuple[Results, Dict[str, Any]]):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Union
 
 from tunefarm.errors import InvalidArgumentError
-from tunefarm.inline._expressions import Formula, names_read, plain
+from tunefarm.inline._expressions import Formula, Listed, names_read, plain
 
 _VISITS_MAX = 1_000_000  # partial configs, in looking for the first one and in counting
 _THREADS_MAX = 1024  # of a CUDA block
@@ -15,18 +15,28 @@ _THREADS_MAX = 1024  # of a CUDA block
 class Space:
     """The parameters' values by name, and what restricts them."""
 
-    def __init__(self, tune_params: Any, restrictions: Any) -> None:
+    def __init__(self, tune_params: Any, restrictions: Any, what: str = "tune_params") -> None:
         if not isinstance(tune_params, Mapping):
-            raise InvalidArgumentError("tune_params is a dict of lists: {\"block_size_x\": [32, 64]}")
+            raise InvalidArgumentError(f"{what} is a dict of lists: {{\"block_size_x\": [32, 64]}}")
         self.domains: Dict[str, List[Any]] = {}
         for name, values in tune_params.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise InvalidArgumentError(f"tune_params: {name!r} is no name of a macro")
+                raise InvalidArgumentError(f"{what}: {name!r} is no name of a parameter")
             if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-                raise InvalidArgumentError(f"tune_params: the values of {name} are no list")
-            self.domains[name] = _of_one_type(name, list(values))
-        self._restrictions = [_restriction(given, f"restrictions[{index}]", self.domains)
-                              for index, given in enumerate(_listed(restrictions))]
+                raise InvalidArgumentError(f"{what}: the values of {name} are no list")
+            self.domains[name] = _of_one_type(name, list(values), what)
+        self._restrictions: List[Union[Formula, Listed]] = [
+            _restriction(given, f"restrictions[{index}]", self.domains) for index, given in enumerate(_as_list(restrictions))]
+
+    @classmethod
+    def of_configs(cls, configs: Sequence[Mapping[str, Any]]) -> "Space":
+        """These configs and no others; all name the same parameters. The first one is the default config."""
+        made = cls({name: [config[name] for config in configs] for name in configs[0]}, None, "configs")
+        # As the domains have them: ints beside floats are floats.
+        rows = [tuple(next(value for value in values if value == config[name]) for name, values in made.domains.items())
+                for config in configs]
+        made._restrictions.append(Listed(list(made.domains), rows))
+        return made
 
     @property
     def integers(self) -> "set[str]":
@@ -58,7 +68,7 @@ class Space:
         chosen = {name: values[0] for name, values in self.domains.items()}
         visits = 0
 
-        def visit(level: int, waiting: List[Formula]) -> Iterator[Dict[str, Any]]:
+        def visit(level: int, waiting: List[Union[Formula, Listed]]) -> Iterator[Dict[str, Any]]:
             nonlocal visits
             visits += 1
             if visits > _VISITS_MAX:
@@ -85,21 +95,21 @@ class Space:
         return visit(0, rules)
 
 
-def _of_one_type(name: str, values: List[Any]) -> List[Any]:
+def _of_one_type(name: str, values: List[Any], what: str) -> List[Any]:
     """As the daemon has them: ints with floats are floats, truth values with numbers are numbers; without repetitions."""
-    made = [plain(value, f"tune_params: a value of {name}") for value in values]
+    made = [plain(value, f"{what}: a value of {name}") for value in values]
     if not made:
-        raise InvalidArgumentError(f"tune_params: {name} has no value")
+        raise InvalidArgumentError(f"{what}: {name} has no value")
     kinds = {type(value) for value in made}
     if len(kinds) > 1:
         if str in kinds:
-            raise InvalidArgumentError(f"tune_params: {name} has strings and numbers; write all of them as strings")
+            raise InvalidArgumentError(f"{what}: {name} has strings and numbers; write all of them as strings")
         kind = float if float in kinds else int
         made = [kind(value) for value in made]
     return list(dict.fromkeys(made))
 
 
-def _listed(restrictions: Any) -> List[Any]:
+def _as_list(restrictions: Any) -> List[Any]:
     if restrictions is None:
         return []
     if callable(restrictions) or isinstance(restrictions, str):

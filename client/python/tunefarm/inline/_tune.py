@@ -15,7 +15,7 @@ from tunefarm.client import Client
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline import _arguments, _definition, _options, _results, _source
 from tunefarm.inline._launching import Program
-from tunefarm.inline._source import CUDA, Source
+from tunefarm.inline._source import CUDA, HOST, Source
 from tunefarm.inline._space import Space
 
 _UNVERIFIED = "The caller's own function verifies the outputs of the finalists."
@@ -68,14 +68,14 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     knobs = _options.measure(iterations, cache, measure)
     made = _prepared(kernel_name, kernel_source, lang, problem_size, (grid_div_x, grid_div_y, grid_div_z), arguments,
                      answer, verify, space, block_size_names, smem_args, cmem_args, compiler)
-    connect = _connections(client)
+    connect = connections(client)
     with connect() as connection:
-        selector = _device(connection, made.source, device)
+        selector = device_selector(connection, made.source.language, device)
         kernel = made.definition(connection, defines, compiler_options, atol, _UNVERIFIED if verify is not None else "", quiet)
         program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
         if verify is not None:
             _launch_abi.library()  # Without it nothing could be verified, and the search would be in vain.
-        job = _run(connection, program, progress=not quiet, device=selector, strategy=search.strategy,
+        job = run(connection, program, progress=not quiet, device=selector, strategy=search.strategy,
                    strategy_options=search.options, seed=seed or 0, max_trials=search.max_trials,
                    max_seconds=search.max_seconds, measure=knobs, no_memory=cache is None, retry_poisoned=cache is None,
                    promote_given=True, label="tunefarm.tune_kernel")
@@ -86,15 +86,12 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     if verify is not None:
         candidates = _verified(results, job, program, list(space.domains), verify, answer, atol)
     results.verified_against_first_config = made.compares_with_first and verify is None
-    differ = sum(failure["outcome"] == model.Outcome.WRONG_RESULT.name for failure in results.failed)
-    if results.verified_against_first_config and differ:
-        warnings.warn(f"the outputs of {differ} configs differ from those of the first config; where they may depend on the "
-                      "parameters, give a function as verify", stacklevel=2)
+    results.warn_of_differences("give a function as verify")
     ranked = _results.by_objective(candidates, goal)
     if ranked:
         results.best = _results.Best(ranked[0], program, list(space.domains))
     else:
-        results.best = _results.NoBest("no finalist passed verify" if results else _no_config_text(results))
+        results.best = _results.NoBest("no finalist passed verify" if results else results.no_config_text())
     env: Dict[str, Any] = {
         "device_name": job.studies[0].device_class_name if job.studies else ", ".join(sorted(set(names.values()))),
         "tunefarm_version": version, "job": job.name, "kernel": job.kernel, "iterations": knobs["min_samples"],
@@ -124,9 +121,9 @@ def run_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argument
     space = Space({name: [value] for name, value in params.items()}, None)
     made = _prepared(kernel_name, kernel_source, lang, problem_size, (grid_div_x, grid_div_y, grid_div_z), arguments, None,
                      None, space, block_size_names, smem_args, cmem_args, compiler)
-    connect = _connections(client)
+    connect = connections(client)
     with connect() as connection:
-        selector = _device(connection, made.source, device)
+        selector = device_selector(connection, made.source.language, device)
         kernel = made.definition(connection, defines, compiler_options, 0.0, "It is run, not tuned.", quiet)
     program = Program(kernel, made.source.language, made.arguments, made.constants, connect, selector, device)
     return program.outputs({name: values[0] for name, values in space.domains.items()})
@@ -168,7 +165,7 @@ def _prepared(kernel_name: str, kernel_source: Any, lang: Optional[str], problem
     return _Prepared(kernel_name, source, taken, _arguments.constants(cmem_args, source, taken), space, launch)
 
 
-def _connections(client: Optional[Client]) -> Callable[[], ContextManager[Client]]:
+def connections(client: Optional[Client]) -> Callable[[], ContextManager[Client]]:
     """The caller's connection, or a new one each time."""
     @contextlib.contextmanager
     def connect() -> Iterator[Client]:
@@ -181,9 +178,9 @@ def _connections(client: Optional[Client]) -> Callable[[], ContextManager[Client
     return connect
 
 
-def _device(client: Client, source: Source, number: Any) -> str:
+def device_selector(client: Client, language: str, number: Any) -> str:
     """What a job's device_selector is; `device` does not matter for the CPU."""
-    if source.language != CUDA or number == 0:
+    if language == HOST or number == 0:
         return ""
     gpus = [device for device in client.devices() if device.device_class.kind is model.DeviceKind.CUDA]
     if not isinstance(number, int) or not 0 <= number < len(gpus):
@@ -191,7 +188,8 @@ def _device(client: Client, source: Source, number: Any) -> str:
     return sorted(gpus, key=lambda device: device.ordinal)[number].uuid
 
 
-def _run(client: Client, program: Program, **options: Any) -> model.Job:
+def run(client: Client, program: Program, **options: Any) -> model.Job:
+    """Client.tune of the program's kernel."""
     with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
         return program.tune(client, _definition.write(program.kernel, Path(folder)), **options)
 
@@ -237,15 +235,10 @@ def _text(result: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(f"{name}={result[name]}" for name in names)
 
 
-def _no_config_text(results: _results.Results) -> str:
-    why = f"; the first: {results.failed[0]['outcome']}: {results.failed[0]['message']}" if results.failed else ""
-    return f"no config ran and was right{why}"
-
-
 def _print_best(results: _results.Results, goal: _options.Objective, names: Sequence[str],
                 metrics: Sequence[str]) -> None:
     if not results.best:
-        print("no finalist passed verify" if results else _no_config_text(results))
+        print("no finalist passed verify" if results else results.no_config_text())
         return
     shown = [name for name in ("time", *metrics) if name != goal.name]
     more = "".join(f", {name}={results.best[name]:.6g}" for name in shown if isinstance(results.best[name], (int, float)))

@@ -270,8 +270,11 @@ def _multiply_weights_by_torch(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
 
 # ---- Operators ----
 
-_is_transforming = _C._are_functorch_transforms_active
-_at_one_level = torch._functorch.utils.enable_single_level_autograd_function
+try:
+    _is_transforming: Any = _C._are_functorch_transforms_active
+    _at_one_level: Any = torch._functorch.utils.enable_single_level_autograd_function
+except AttributeError:  # another version of torch, whose transforms refuse what has gradients
+    _is_transforming, _at_one_level = lambda: False, contextlib.nullcontext
 
 library = torch.library.Library("tunefarm", "DEF")
 """Operators live as long as this object."""
@@ -290,7 +293,7 @@ def define(name: str, schema: str, impl: Any, fake: Any, differentiable: Any = N
 
     def autograd(keys: Any, *args: Any) -> Any:
         tensors = [each for each in args if isinstance(each, Tensor)]
-        if forward_ad._current_level >= 0 or (
+        if getattr(forward_ad, "_current_level", -1) >= 0 or (
                 torch.is_grad_enabled() and any([each.requires_grad for each in tensors])):
             with _at_one_level() if _is_transforming() else contextlib.nullcontext():
                 return differentiable(*args, functools.partial(_below_autograd, operator, keys))

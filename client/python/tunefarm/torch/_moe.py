@@ -199,10 +199,20 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         # With create_graph: the rows between the products have no history, without which second gradients are wrong.
         with torch.no_grad():
             found = _gradients(ctx, grad)
-        refuse = torch._C._functions.DelayedError(
-            "tunefarm.torch.moe_mlp has gradients, and no gradients of gradients; tunefarm.torch.grouped_mm has both",
-            len(found))
-        return refuse(*[None if each is None else each.detach().requires_grad_() for each in found])
+        return _Once.apply(*[None if each is None else each.detach().requires_grad_() for each in found])
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """Gradients that have none themselves."""
+
+    @staticmethod
+    def forward(ctx: Any, *gradients: Optional[Tensor]) -> Tuple[Optional[Tensor], ...]:
+        return tuple([None if each is None else each.view_as(each) for each in gradients])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError("tunefarm.torch.moe_mlp has gradients, and no gradients of gradients; "
+                           "tunefarm.torch.grouped_mm has both")
 
 
 def _gradients(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:

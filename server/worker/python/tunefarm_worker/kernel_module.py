@@ -41,7 +41,7 @@ class KernelModule:
 
     def __init__(self, kernel: Dict[str, Any], directory: str) -> None:
         self.name = kernel.get("python", {}).get("module", "")
-        self._directory = directory
+        self.directory = directory
         self._sources: Dict[str, bytes] = {}
         self._module: Any = None
         for source in kernel.get("sources", []):
@@ -59,12 +59,12 @@ class KernelModule:
     def forget(self) -> None:
         """Unloads the modules: those of the next kernel may have the same names."""
         self._module = None
-        sys.path[:] = [entry for entry in sys.path if entry != self._directory]
+        sys.path[:] = [entry for entry in sys.path if entry != self.directory]
         for name, module in list(sys.modules.items()):
             origin = getattr(module, "__file__", None) or ""
-            if origin.startswith(self._directory + os.sep):
+            if origin.startswith(self.directory + os.sep):
                 del sys.modules[name]
-        remove_tree(self._directory)
+        remove_tree(self.directory)
 
     def source(self) -> bytes:
         """Returns the source of the module itself."""

@@ -53,7 +53,9 @@ def main(arguments: List[str]) -> int:
                                 "toolchain": fit(toolchain, 1000), "sandbox_level": fit(given.get("sandbox-level", ""),
                                                                                          1000), "pid": os.getpid()}})
         if role == "probe":
-            channel.send({"probe_report": {"notes": [f"Python kernels are on: {toolchain}"]}})
+            triton = "".join(package.split(" ", 1)[1] for package in packages if package.startswith("triton "))
+            channel.send({"probe_report": {"notes": [f"Python kernels are on: {toolchain}"],
+                                           "triton_version": fit(triton, 64)}})
         Session(channel, role, scratch).serve()
     except Closed:
         return EXIT_OK

@@ -17,6 +17,7 @@ from .kernel_module import Config, KernelModule, plain_values, use_cache
 from .process_state import ProcessState
 from .remove_tree import remove_tree
 from .trial import Trial
+from .triton_compile import TritonCompiler
 
 _PR_SET_CHILD_SUBREAPER = 36
 # Killing a process makes its children children of the worker, one generation in each round.
@@ -46,6 +47,7 @@ class Session:
         self._kernel_bytes = b""
         self._kernels = 0
         self._module: Optional[KernelModule] = None
+        self._triton: Optional[TritonCompiler] = None  # of a kernel in Triton
         self._dims: Dict[str, Any] = {}
         self._device: Dict[str, Any] = {}
         self._tolerance = Tolerance()
@@ -80,7 +82,7 @@ class Session:
         tolerance = dict(prepare.get("tolerance", {}))
         tolerance["row_length"] = int(tolerance.get("row_length") or 0)
         self._tolerance = Tolerance(**tolerance)
-        if self._role == "run" and prepared.get("ok") and self._module is not None:
+        if prepared.get("ok") and self._module is not None and (self._role == "run" or self._triton is not None):
             self._module.import_packages()
             _wake_gpu()
         self._channel.send({"prepared": prepared})
@@ -92,6 +94,7 @@ class Session:
         self._kernels += 1
         kernel = messages.decode(content)
         self._module = KernelModule(kernel, f"{self._scratch}/kernel-{self._kernels}")
+        self._triton = TritonCompiler(kernel, self._module) if kernel.get("language") == messages.LANGUAGE_TRITON else None
         self._kernel_bytes = content
 
     def _config(self, evaluate: Dict[str, Any], seed: int, cache: str) -> Config:
@@ -114,7 +117,11 @@ class Session:
                 self._send_result(number, {"outcome": messages.LOST, "worker_is_damaged": True,
                                            "message": f"the cache of an earlier config cannot be emptied: {error}"}, None)
                 return
-            result, compiled = trial.compile(self._config(evaluate, 1, cache))
+            own = self._config(evaluate, 1, cache)
+            if self._triton is not None:
+                result, compiled = trial.compile_triton(self._triton.compile, own, evaluate.get("triton_signatures", []))
+            else:
+                result, compiled = trial.compile(own)
             artifact = compiled if result["outcome"] == messages.OK else None
             result["has_artifact"] = artifact is not None
         else:

@@ -93,6 +93,21 @@ class Trial:
         except Ended as ended:
             return self._result(ended.outcome, ended), b""
 
+    def compile_triton(self, compile_kernels: Callable[[Config, List[str]], bytes], config: Config,
+                       signatures: List[str]) -> Tuple[Dict[str, Any], bytes]:
+        """As compile, with what compile_kernels makes of the signatures."""
+        try:
+            self._enter(messages.PHASE_COMPILE)
+            with self._raising(messages.COMPILE_ERROR, "compiling"):
+                use_cache(config.cache_directory)
+                artifact = compile_kernels(config, signatures)
+            if len(artifact) > messages.ARTIFACT_BYTES_MAX:
+                raise Ended(messages.COMPILE_ERROR, f"the binary has {len(artifact)} bytes, the limit is "
+                                                    f"{messages.ARTIFACT_BYTES_MAX}")
+            return self._result(messages.OK), artifact
+        except Ended as ended:
+            return self._result(ended.outcome, ended), b""
+
     def run(self, config: Config, second: Optional[Config], artifact: bytes, tolerance: checking.Tolerance,
             evaluate: Dict[str, Any]) -> Dict[str, Any]:
         """Returns a Result."""

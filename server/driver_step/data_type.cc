@@ -1,11 +1,13 @@
-#include "client/launch/data_type.h"
+#include "server/driver_step/data_type.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-namespace tunefarm::launch {
+static_assert(std::endian::native == std::endian::little, "scalar arguments are passed in the device's byte order");
+
+namespace tunefarm::driver_step {
 namespace {
 
 struct TypeRow {
@@ -48,7 +50,33 @@ bool Put(T value, void* bytes) {
   return true;
 }
 
-bool EncodeFloat(uint32_t type, double value, void* bytes) {
+}  // namespace
+
+size_t SizeOf(uint32_t type) { return IsDataType(type) ? kTypes[type].size : 0; }
+const char* NameOf(uint32_t type) { return IsDataType(type) ? kTypes[type].name : "unknown"; }
+
+IntegerRange RangeOf(uint32_t type) {
+  const int bits = static_cast<int>(SizeOf(type)) * 8;
+  const bool is_signed = type == kI8 || type == kI16 || type == kI32 || type == kI64;
+  if (!is_signed) return {0, bits == 64 ? std::numeric_limits<uint64_t>::max() : (uint64_t{1} << bits) - 1};
+  const uint64_t highest = (uint64_t{1} << (bits - 1)) - 1;
+  return {-static_cast<int64_t>(highest) - 1, highest};
+}
+
+bool EncodeScalar(uint32_t type, int64_t value, void* bytes) {
+  if (IsFloatType(type)) return EncodeScalar(type, static_cast<double>(value), bytes);
+  std::memset(bytes, 0, 8);
+  if (!IsDataType(type)) return false;
+  const IntegerRange range = RangeOf(type);
+  if (value < range.lowest || (value > 0 && static_cast<uint64_t>(value) > range.highest)) return false;
+  // Two's complement: the low bytes are the value in every narrower type.
+  std::memcpy(bytes, &value, SizeOf(type));
+  return true;
+}
+
+bool EncodeScalar(uint32_t type, double value, void* bytes) {
+  std::memset(bytes, 0, 8);
+  if (!IsDataType(type) || !IsFloatType(type)) return false;
   double largest = std::numeric_limits<double>::max();
   if (type == kF32) largest = std::numeric_limits<float>::max();
   if (type == kF16) largest = 65'504;
@@ -60,31 +88,4 @@ bool EncodeFloat(uint32_t type, double value, void* bytes) {
   return Put(value, bytes);
 }
 
-}  // namespace
-
-size_t SizeOf(uint32_t type) { return IsDataType(type) ? kTypes[type].size : 0; }
-const char* NameOf(uint32_t type) { return IsDataType(type) ? kTypes[type].name : "unknown"; }
-
-bool EncodeScalar(uint32_t type, const expression::Cell& value, void* bytes) {
-  std::memset(bytes, 0, 8);
-  if (!IsDataType(type) || value.type == ValueType::kString) return false;
-  if (IsFloatType(type)) {
-    const bool is_float = value.type == ValueType::kFloat;
-    return EncodeFloat(type, is_float ? value.float_value : static_cast<double>(value.int_value), bytes);
-  }
-  if (value.type == ValueType::kFloat) return false;
-  const int64_t number = value.int_value;
-  const int bits = static_cast<int>(SizeOf(type)) * 8;
-  const bool is_signed = type == kI8 || type == kI16 || type == kI32 || type == kI64;
-  if (bits < 64) {
-    const int64_t highest = (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
-    if (number > highest || number < (is_signed ? -highest - 1 : 0)) return false;
-  } else if (!is_signed && number < 0) {
-    return false;
-  }
-  // Two's complement: the low bytes are the value in every narrower type.
-  std::memcpy(bytes, &number, SizeOf(type));
-  return true;
-}
-
-}  // namespace tunefarm::launch
+}  // namespace tunefarm::driver_step

@@ -1,0 +1,249 @@
+"""The source of a Triton kernel as a module that stands alone. Private."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+import re
+import site
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, Dict, Iterator, List, Optional, Set
+
+from tunefarm import _files
+from tunefarm.errors import InvalidArgumentError
+
+_SOURCE_BYTES_MAX = 4 << 20
+_SOURCES_MAX = 64
+_DECORATORS = ("jit", "constexpr_function")  # others choose configs or launch
+_NO_LITERAL = object()
+
+
+def of(kernel: Any, decorated: Any) -> Dict[str, str]:
+    """Files by name, the first of which holds the kernel: its own file if the kernel, or what further decorators made of
+    it, stands at its module level, with the modules beside it that it imports; else a file of the functions and constants
+    that the kernel uses."""
+    function = kernel.fn
+    module = sys.modules.get(function.__module__ or "")
+    file = getattr(module, "__file__", None)
+    if module is not None and module.__name__ != "__main__" and file and Path(file).is_file():
+        found = vars(module).get(function.__name__)
+        files: Dict[str, str] = {}
+        if (found is kernel or found is decorated) and _add_file(Path(file), module.__name__, files):
+            return files
+    return {f"{function.__name__}.py": _Collector().text(kernel)}
+
+
+def _add_file(path: Path, module: str, files: Dict[str, str]) -> bool:
+    """False where it cannot stand alone: it imports from the package that it is a part of."""
+    try:
+        text = _files.read(path, _SOURCE_BYTES_MAX).decode("utf-8")
+        tree = ast.parse(text)
+    except (UnicodeDecodeError, SyntaxError, ValueError):
+        raise InvalidArgumentError(f"{path} is no source of Python in UTF-8") from None
+    if len(files) >= _SOURCES_MAX:
+        raise InvalidArgumentError(f"{path} and the modules beside it are more than {_SOURCES_MAX} files")
+    files[re.sub(r"\W", "_", path.stem) + ".py"] = text
+    package = module.partition(".")[0] if "." in module else None
+    for node in ast.walk(tree):
+        names = ([alias.name for alias in node.names] if isinstance(node, ast.Import) else
+                 [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+        for name in names:
+            top = name.partition(".")[0]
+            if (isinstance(node, ast.ImportFrom) and node.level) or top == package:
+                return False
+            beside = path.parent / f"{top}.py"
+            if package is None and beside.name not in files and beside.is_file() and not _add_file(beside, top, files):
+                return False
+    return True
+
+
+class _Collector:
+    """Writes functions and what they use by name, each once."""
+
+    def __init__(self) -> None:
+        self._bound: Dict[str, Any] = {}
+        self._imports: List[str] = []
+        self._constants: List[str] = []
+        self._functions: List[str] = []
+        self._other_names: List[str] = []
+
+    def text(self, kernel: Any) -> str:
+        self._bound[kernel.fn.__name__] = kernel
+        self._add_function(kernel.fn.__name__, kernel)
+        parts = ["\n".join(sorted(self._imports)), "\n".join(self._constants), *self._functions,
+                 "\n".join(self._other_names)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _bind(self, name: str, value: Any, user: FunctionType) -> None:
+        """A name of the module: what it is for `user`, one of the functions."""
+        if name in self._bound:
+            if self._bound[name] is not value and not _is_same_literal(self._bound[name], value):
+                raise InvalidArgumentError(f"the name '{name}' means different things in the functions that the kernel uses; "
+                                           "rename one of them")
+            return
+        self._bound[name] = value
+        literal = _literal(value)
+        if isinstance(value, ModuleType):
+            if not _is_installed(value):
+                raise _refused(name, user, f"is the module {value.__name__} of your program, which the daemon does not have; "
+                                           "import the functions that are used by name")
+            self._imports.append(f"import {value.__name__}" + ("" if name == value.__name__ else f" as {name}"))
+        elif literal is not _NO_LITERAL:
+            annotation = user.__globals__.get("__annotations__", {}).get(name)
+            if _is_constexpr(value):
+                self._need_triton()
+                literal = f"triton.language.constexpr({literal})"
+            elif "constexpr" in str(annotation):
+                self._need_triton()
+                name = f"{name}: triton.language.constexpr"
+            self._constants.append(f"{name} = {literal}")
+        elif (imported := _import_of(value)) is not None:
+            self._imports.append(imported + ("" if imported.endswith(f" {name}") else f" as {name}"))
+        elif isinstance(getattr(value, "fn", None), FunctionType):
+            self._add_function(name, value)
+        else:
+            raise _refused(name, user, f"is of type {type(value).__name__}; a kernel's source has functions of @triton.jit, "
+                                       "modules, numbers and strings alone")
+
+    def _need_triton(self) -> None:
+        if "import triton.language" not in self._imports:
+            self._imports.append("import triton.language")
+
+    def _add_function(self, name: str, jitted: Any) -> None:
+        function = jitted.fn
+        own = function.__name__
+        if own != name:
+            self._other_names.append(f"{name} = {own}")
+            self._bind(own, jitted, function)
+            return
+        tree = _definition(function)
+        tree.decorator_list = [item for item in tree.decorator_list if _last_name(item) in _DECORATORS]
+        if not tree.decorator_list:
+            self._need_triton()
+            tree.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+        _write_defaults(tree, function)
+        # Where a function is used before it is defined, or by itself, does not matter: names are looked up in calls.
+        for used in _names_used(tree):
+            if used in function.__code__.co_freevars:
+                cell = (function.__closure__ or ())[function.__code__.co_freevars.index(used)]
+                self._bind(used, cell.cell_contents, function)
+            elif used in function.__globals__:
+                self._bind(used, function.__globals__[used], function)
+            elif used != "triton" and not hasattr(builtins, used):  # triton.jit may have been put there
+                raise _refused(used, function, "is defined nowhere that can be seen")
+        self._functions.append(ast.unparse(ast.fix_missing_locations(tree)))
+
+
+def _refused(name: str, user: FunctionType, why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"'{name}', which {user.__name__} uses, {why}")
+
+
+def _definition(function: FunctionType) -> ast.FunctionDef:
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError) as error:
+        raise InvalidArgumentError(f"the source of {function.__name__} cannot be read: {error}") from None
+    if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
+        raise InvalidArgumentError(f"{function.__name__} is no function that a def statement makes")
+    return body[0]
+
+
+def _last_name(decorator: ast.expr) -> str:
+    """"jit" of @triton.jit(...)."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+
+
+def _write_defaults(tree: ast.FunctionDef, function: FunctionType) -> None:
+    """As literals, where they are such: the names in them may be those of a function that has returned."""
+    arguments = tree.args
+    named = function.__kwdefaults__ or {}
+    for index, value in enumerate(function.__defaults__ or ()):
+        arguments.defaults[index] = _written(value, arguments.defaults[index])
+    for index, argument in enumerate(arguments.kwonlyargs):
+        if argument.arg in named:
+            arguments.kw_defaults[index] = _written(named[argument.arg], arguments.kw_defaults[index])
+
+
+def _written(value: Any, tree: Any) -> Any:
+    literal = _literal(value)
+    return tree if literal is _NO_LITERAL or _is_constexpr(value) else ast.parse(literal, mode="eval").body
+
+
+def _names_used(tree: ast.FunctionDef) -> List[str]:
+    """Of what stands outside of the function, in the order of their first use."""
+    arguments = tree.args
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    outside: List[Any] = [*tree.decorator_list, *arguments.defaults, *arguments.kw_defaults, tree.returns,
+                          *(argument.annotation for argument in every)]
+    own: Set[str] = {argument.arg for argument in every}
+    for node in _nodes(tree.body):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            own.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            own.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.FunctionDef):
+            own.add(node.name)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+    made: Dict[str, None] = {}
+    for part, hidden in ((outside, set()), (tree.body, own)):
+        for node in _nodes(part):
+            if isinstance(node, ast.Name) and node.id not in hidden:
+                made[node.id] = None
+    return list(made)
+
+
+def _nodes(trees: List[Any]) -> Iterator[ast.AST]:
+    for tree in trees:
+        if tree is not None:
+            yield from ast.walk(tree)
+
+
+def _is_constexpr(value: Any) -> bool:
+    return type(value).__name__ == "constexpr" and hasattr(value, "value")
+
+
+def _literal(value: Any) -> Any:
+    """Its text."""
+    if _is_constexpr(value):
+        return _literal(value.value)
+    if value is None or type(value) in (bool, int, str):
+        return repr(value)
+    if type(value) is float:
+        return repr(value) if math.isfinite(value) else f"float('{value}')"
+    if type(value) is tuple:
+        parts = [_literal(item) for item in value]
+        if all(part is not _NO_LITERAL for part in parts):
+            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return _NO_LITERAL
+
+
+def _is_same_literal(one: Any, other: Any) -> bool:
+    literal = _literal(one)
+    return literal is not _NO_LITERAL and literal == _literal(other) and _is_constexpr(one) == _is_constexpr(other)
+
+
+def _import_of(value: Any) -> Optional[str]:
+    """Of what an installed module has, such as tl.float16."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    if module is None or not _is_installed(module):
+        return None
+    return next((f"from {module.__name__} import {name}" for name, item in list(vars(module).items()) if item is value), None)
+
+
+def _is_installed(module: ModuleType) -> bool:
+    """Whether the daemon's interpreter can be expected to have it."""
+    file = getattr(module, "__file__", None)
+    if module.__name__ == "__main__" or module.__name__.partition(".")[0] == "triton" or not file:
+        return module.__name__ != "__main__"
+    paths = sysconfig.get_paths()
+    places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + [site.getusersitepackages()]
+    return (any(file.startswith(f"{place}/") for place in places) or
+            not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts))

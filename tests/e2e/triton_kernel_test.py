@@ -1,0 +1,153 @@
+"""Kernels in Triton without a GPU and without Triton: from the definition to the binary, by a real daemon whose
+interpreter has a stand-in (tests/data/fake_triton)."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from farm import Farm, wait_until
+
+SYSTEM = "/usr/bin/python3"
+FAKE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "fake_triton"
+
+DEFINITION = """
+display_name: "scaled"
+language: TRITON
+sources: [{ path: "scaled.py" }, { path: "factors.py" }]
+dims { name: "M" default_value: 64 }
+dims { name: "dtype" values: ["f32", "bf16"] default_value: "f32" }
+parameters { name: "BLOCK" values: [64, 128] }
+parameters { name: "num_warps" values: [4, 8] }
+%s
+arguments { name: "x" buffer { data_type_dim: "dtype" length: "M" access: IN } }
+arguments { name: "y" buffer { data_type_dim: "dtype" length: "M" access: OUT } }
+arguments { name: "m" scalar { data_type: I32 value: "M" } }
+launches { kernel { entry: "scale" grid: "ceil_div(M, BLOCK)" arguments: ["x", "y", "m"] } }
+reference { steps { kernel { entry: "plain" grid: "1" arguments: ["x", "y", "m"] } } }
+"""
+SOURCE = """
+import triton
+import triton.language as tl
+from factors import FACTOR
+
+
+@triton.jit
+def scale(x, y, m, BLOCK: tl.constexpr, FAULT: tl.constexpr = "none"):
+    pass
+
+
+@triton.jit
+def plain(x, y, m, FACTOR: tl.constexpr = FACTOR):
+    pass
+"""
+FAULT = 'parameters { name: "FAULT" values: ["none", "error", "resources"] }'
+
+
+def virtual_environment(folder, with_triton):
+    """An interpreter of its own packages; as `python3 -m venv` makes one."""
+    version = subprocess.run([SYSTEM, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], check=True,
+                             capture_output=True, text=True).stdout.strip()
+    packages = folder / "lib" / f"python{version}" / "site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python3").symlink_to(os.path.realpath(SYSTEM))
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    if with_triton:
+        for name in ("triton", "triton-3.6.0.dist-info"):
+            shutil.copytree(FAKE / name, packages / name)
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder / "bin" / "python3"
+
+
+class TritonKernels(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-triton."))
+        self.folder.chmod(0o755)
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def kernel(self, more="", source=SOURCE, definition=DEFINITION):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "kernel.pbtxt").write_text(definition % more)
+        (folder / "scaled.py").write_text(source)
+        (folder / "factors.py").write_text("FACTOR = 3\n")
+        return folder
+
+    def farm(self, with_triton=True):
+        interpreter = virtual_environment(self.folder / "venv", with_triton)
+        farm = self.enterContext(Farm("--python-interpreter", interpreter))
+        farm.start()
+        return farm
+
+    def enterContext(self, context):  # of unittest since Python 3.11
+        entered = context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        return entered
+
+    def compile(self, farm, folder, *options):
+        return farm.cli("kernels", "check", folder, "--compile", "--device", "H100", *options, check=False)
+
+    def test_configs_compile_and_share_binaries_by_what_they_are_specialised_on(self):
+        farm, folder = self.farm(), self.kernel()
+        self.assertIn("triton 3.6.0", farm.cli("doctor", check=False).stdout)
+        done = self.compile(farm, folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("compiled 4 of 4 configs for NVIDIA H100", done.stdout)
+
+        def binaries():
+            return len([path for path in (farm.directory / "cache").rglob("*.bin") if path.stat().st_size])
+
+        wait_until(lambda: binaries() == 4, "the binaries of four configs")
+        # Divisible by 16 as well, one more that is not, and 1.
+        self.assertEqual(self.compile(farm, folder, "--dim", "M=4096").returncode, 0)
+        self.assertEqual(self.compile(farm, folder, "--dim", "M=77").returncode, 0)
+        wait_until(lambda: binaries() == 8, "those of another specialisation")
+        self.assertEqual(self.compile(farm, folder, "--dim", "M=79").returncode, 0)
+        self.assertEqual(self.compile(farm, folder, "--dim", "M=1").returncode, 0)
+        wait_until(lambda: binaries() == 12, "those of the third")
+        self.assertEqual(self.compile(farm, folder, "--dim", "M=77", "--dim", "dtype=bf16").returncode, 0)
+        wait_until(lambda: binaries() == 16, "those of other pointers")
+
+    def test_every_fault_has_its_outcome(self):
+        farm = self.farm()
+        done = self.compile(farm, self.kernel(FAULT), "--pin", "BLOCK=64", "--pin", "num_warps=4")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("compiled 1 of 3 configs", done.stdout)
+        self.assertIn("COMPILE_ERROR", done.stdout)
+        self.assertIn("scale: at 7:4: module has no attribute nothing", done.stdout)
+        self.assertIn("INFEASIBLE_LAUNCH", done.stdout)
+        self.assertIn("Required: 300000", done.stdout)
+        done = self.compile(farm, self.kernel('parameters { name: "BLOCKS" values: [64, 128] }'))
+        self.assertIn("'BLOCKS' is bound to the compiler, but neither", done.stdout)
+        done = self.compile(farm, self.kernel(source=SOURCE.replace("import FACTOR", "import FACTORS")))
+        self.assertIn("cannot import name 'FACTORS'", done.stdout)
+        # The worker is as good as new.
+        self.assertEqual(self.compile(farm, self.kernel()).returncode, 0)
+
+    def test_without_triton_or_an_interpreter_one_sentence_says_so(self):
+        farm = self.farm(with_triton=False)
+        done = self.compile(farm, self.kernel())
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Triton cannot be imported", done.stdout)
+        with Farm() as other:
+            other.start()
+            refused = other.cli("submit", self.kernel(), "--device", "H100", check=False)
+            self.assertNotEqual(refused.returncode, 0)
+
+    def test_what_has_no_meaning_is_refused_before_anything_compiles(self):
+        with Farm() as farm:
+            farm.start()
+            self.assertEqual(farm.cli("kernels", "check", self.kernel()).returncode, 0)
+            wrong = self.kernel(definition=DEFINITION.replace('grid: "1"', 'grid: "1" block: "32"'))
+            done = farm.cli("kernels", "check", wrong, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("a parameter named num_warps sets it", done.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main(verbosity=2))

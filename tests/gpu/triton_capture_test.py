@@ -1,0 +1,223 @@
+"""Kernels in TRITON on a GPU: compiled without one, launched without Python. Needs a GPU, and an interpreter with Triton
+3.6: the one that runs this file, unless TUNEFARM_TEST_TRITON names another. Run it by hand, after a build:
+
+    TUNEFARM_SOURCE_DIR=$PWD TUNEFARM_BIN_DIR=$PWD/build/release/bin python3 tests/gpu/triton_capture_test.py
+"""
+
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "e2e"))
+from farm import KERNELS, Farm, config, outcome, search  # noqa: E402
+
+INTERPRETER = os.environ.get("TUNEFARM_TEST_TRITON", sys.executable)
+MATMUL = KERNELS / "examples" / "triton_matmul_native"
+BRIEF = ("--policy", "fast")
+
+SOURCE = """
+import triton
+import triton.language as tl
+from numbers_of import ONE
+
+
+@triton.jit
+def softmax(y, x, rows, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    place = tl.arange(0, BLOCK)
+    inside = place < columns
+    value = tl.load(x + row * columns + place, mask=inside, other=-float("inf"))
+    value = tl.exp(value - tl.max(value, 0))
+    tl.store(y + row * columns + place, value / tl.sum(value, 0), mask=inside)
+
+
+@triton.jit
+def softmax_plain(y, x, rows, columns, WIDTH: tl.constexpr = 4096):
+    # Inputs are so small that no exponential overflows.
+    row = tl.program_id(0)
+    place = tl.arange(0, WIDTH)
+    value = tl.exp(tl.load(x + row * columns + place, mask=place < columns, other=-float("inf")))
+    tl.store(y + row * columns + place, value / tl.sum(value, 0), mask=place < columns)
+
+
+# y[i] = x[i * stride] * scale + offset, each scalar of another type.
+@triton.jit(do_not_specialize=["length"])
+def scaled(y, x, length, stride, scale, offset, wide: tl.int64, BLOCK: tl.constexpr, KIND: tl.constexpr,
+           DOUBLED: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < length
+    if KIND == "compile_error":
+        tl.static_assert(False, "this config is meant to be refused")
+    value = tl.load(x + place * stride, mask=inside, other=0.0) * scale + offset + (wide - wide).to(tl.float32)
+    if DOUBLED:
+        value = value * 2 * 0.5
+    if KIND == "wrong":
+        value += 1.0
+    if KIND == "outside":
+        tl.store(y + length + tl.arange(0, BLOCK), value)
+    if KIND == "short":
+        inside = inside & (place < length - ONE)
+    tl.store(y + place, value, mask=inside)
+
+
+@triton.jit
+def scaled_plain(y, x, length, stride, scale, offset):
+    place = tl.program_id(0) * 32 + tl.arange(0, 32)
+    value = tl.load(x + place * stride, mask=place < length, other=0.0) * scale + offset
+    tl.store(y + place, value, mask=place < length)
+
+
+# Stages of its loop wait in shared memory.
+@triton.jit
+def heavy(y, x, n, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows = tl.arange(0, ROWS)
+    columns = tl.arange(0, COLUMNS)
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for begin in range(0, n, 64):
+        terms = begin + tl.arange(0, 64)
+        left = tl.load(x + rows[:, None] * n + terms[None, :])
+        right = tl.load(x + terms[:, None] + columns[None, :] * n)
+        total += tl.dot(left, right)
+    tl.store(y + rows[:, None] * COLUMNS + columns[None, :], total)
+"""
+
+SOFTMAX = """
+display_name: "softmax" language: TRITON
+sources { path: "kernels.py" } sources { path: "numbers_of.py" }
+dims { name: "ROWS" default_value: 512 } dims { name: "COLUMNS" default_value: 781 }
+parameters { name: "num_warps" values: [1, 4, 8] }
+parameters { name: "BLOCK" values: [1024, 2048] }
+constraints { expression: "BLOCK >= COLUMNS" }
+arguments { name: "y" buffer { data_type: F32 length: "ROWS * COLUMNS" access: OUT } }
+arguments { name: "x" buffer { data_type: F32 length: "ROWS * COLUMNS" access: IN } }
+arguments { name: "rows" scalar { data_type: I32 value: "ROWS" } }
+arguments { name: "columns" scalar { data_type: I32 value: "COLUMNS" } }
+launches { kernel { entry: "softmax" grid: "ROWS" arguments: ["y", "x", "rows", "columns"] } }
+reference { steps { kernel { entry: "softmax_plain" grid: "ROWS" arguments: ["y", "x", "rows", "columns"] } } }
+tolerance { atol: 1e-6 rtol: 1e-4 }
+"""
+
+SCALED = """
+display_name: "scaled" language: TRITON
+sources { path: "kernels.py" } sources { path: "numbers_of.py" }
+dims { name: "LENGTH" default_value: 4096 } dims { name: "STRIDE" default_value: 1 max: 64 }
+parameters { name: "KIND" values: ["none", "compile_error", "wrong", "outside", "short"] }
+parameters { name: "DOUBLED" values: [false, true] }
+parameters { name: "BLOCK" values: [128, 256] }
+arguments { name: "y" buffer { data_type: F32 length: "LENGTH" access: OUT } }
+arguments { name: "x" buffer { data_type: F32 length: "LENGTH * STRIDE" access: IN } }
+arguments { name: "length" scalar { data_type: I32 value: "LENGTH" } }
+arguments { name: "stride" scalar { data_type: I32 value: "STRIDE" } }
+arguments { name: "scale" scalar { data_type: F32 value: "2.5" } }
+arguments { name: "offset" scalar { data_type: F32 value: "-0.75" } }
+arguments { name: "wide" scalar { data_type: I64 value: "LENGTH * 1024" } }
+launches { kernel { entry: "scaled" grid: "ceil_div(LENGTH, BLOCK)"
+                    arguments: ["y", "x", "length", "stride", "scale", "offset", "wide"] } }
+reference { steps { kernel { entry: "scaled_plain" grid: "ceil_div(LENGTH, 32)"
+                             arguments: ["y", "x", "length", "stride", "scale", "offset"] } } }
+"""
+SCALED_OUTCOMES = {"none": "OK", "compile_error": "COMPILE_ERROR", "wrong": "WRONG_RESULT", "outside": "OUT_OF_BOUNDS",
+                   "short": "WRONG_RESULT"}
+
+HEAVY = """
+display_name: "heavy" language: TRITON
+sources { path: "kernels.py" } sources { path: "numbers_of.py" }
+parameters { name: "ROWS" values: [64, 128] }
+parameters { name: "num_stages" values: [2, 16] }
+derived { name: "COLUMNS" expression: "ROWS" bind: COMPILE }
+arguments { name: "y" buffer { data_type: F32 length: "128 * 128" access: OUT } }
+arguments { name: "x" buffer { data_type: F16 length: "128 * 2048" access: IN } }
+arguments { name: "n" scalar { data_type: I32 value: "2048" } }
+launches { kernel { entry: "heavy" grid: "1" arguments: ["y", "x", "n"] } }
+unverified_reason: "whether it is launched is what matters"
+"""
+
+
+@unittest.skipUnless("TUNEFARM_TEST_TRITON" in os.environ or importlib.util.find_spec("triton"), "there is no triton")
+class TritonCapture(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-capture."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.farm = Farm("--python-interpreter", INTERPRETER)
+        cls.farm.devices = []
+        cls.farm.__enter__()
+        cls.addClassCleanup(cls.farm.__exit__, None, None, None)
+        cls.farm.start()
+        print(cls.farm.cli("doctor", check=False).stdout)
+
+    def kernel(self, definition):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "kernel.pbtxt").write_text(definition)
+        (folder / "kernels.py").write_text(SOURCE)
+        (folder / "numbers_of.py").write_text("import triton.language as tl\nONE = tl.constexpr(1)\n")
+        return folder
+
+    def tuned(self, kernel, *options):
+        """The trials of every config of the space."""
+        done = self.farm.cli("tune", kernel, *options, *BRIEF, "--strategy", "exhaustive")
+        trials = search(self.farm.trials(re.search(r"[Jj]ob (\d+)", done.stdout + done.stderr).group(1)))
+        for trial in trials:
+            if outcome(trial) != "OK":
+                print(config(trial), outcome(trial), trial.get("message", ""))
+        return trials
+
+    def test_matmul(self):
+        pins = ("--pin", "GROUP_M=8", "--pin", "BLOCK_K=64", "--pin", "num_warps=8")
+        for shape in ((1024, 1024, 1024), (1000, 520, 776), (1, 33, 16)):
+            dims = [word for name, value in zip("MNK", shape) for word in ("--dim", f"{name}={value}")]
+            trials = self.tuned(MATMUL, *dims, *pins)
+            self.assertGreater(len(trials), 10)
+            self.assertLessEqual({outcome(trial) for trial in trials}, {"OK", "INFEASIBLE_LAUNCH"})
+            self.assertGreater(sum(outcome(trial) == "OK" for trial in trials), 4)
+
+    def test_softmax_with_reductions(self):
+        trials = self.tuned(self.kernel(SOFTMAX))
+        self.assertEqual(len(trials), 6)
+        self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
+
+    def test_scalars_that_are_1_divisible_by_16_and_neither(self):
+        kernel = self.kernel(SCALED)
+        for length, stride in ((4096, 1), (4096, 16), (4095, 3), (1, 1)):
+            trials = self.tuned(kernel, "--dim", f"LENGTH={length}", "--dim", f"STRIDE={stride}", "--pin", "KIND=none")
+            self.assertEqual({outcome(trial) for trial in trials}, {"OK"}, (length, stride))
+
+    def test_programs_of_several_blocks(self):
+        kernel = self.kernel(SCALED.replace('"scaled"', '"clusters"', 1).replace(
+            "arguments {", 'parameters { name: "num_ctas" values: [1, 2] }\narguments {', 1))
+        trials = self.tuned(kernel, "--pin", "KIND=none", "--pin", "DOUBLED=false")
+        self.assertEqual(len(trials), 4)
+        self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
+
+    def test_every_fault_has_its_outcome_and_the_winner_is_right(self):
+        trials = self.tuned(self.kernel(SCALED))
+        self.assertEqual(len(trials), 20)
+        for trial in trials:
+            self.assertEqual(outcome(trial), SCALED_OUTCOMES[config(trial)["KIND"]], trial)
+        refused = next(trial for trial in trials if outcome(trial) == "COMPILE_ERROR")
+        self.assertIn("this config is meant to be refused", refused["message"])
+        self.assertNotIn("/kernel-", refused["message"])
+        best = self.farm.json("best", "scaled", "--exact")
+        self.assertEqual(best["best"]["config"]["KIND"], "none")
+
+    def test_shared_memory_beyond_the_device(self):
+        trials = self.tuned(self.kernel(HEAVY))
+        found = {(int(config(trial)["ROWS"]), int(config(trial)["num_stages"])): trial for trial in trials}
+        self.assertEqual(outcome(found[64, 2]), "OK")
+        self.assertEqual(outcome(found[128, 16]), "INFEASIBLE_LAUNCH", found[128, 16])
+        self.assertIn("bytes of shared memory per block", found[128, 16]["message"])
+
+    def test_a_second_job_compiles_nothing(self):
+        kernel = self.kernel(SOFTMAX.replace('"softmax" language', '"softmax_again" language'))
+        self.tuned(kernel)
+        trials = self.tuned(kernel, "--dim", "ROWS=528", "--measure", "no_reuse=true")
+        self.assertTrue(all(trial.get("cached_binary") for trial in trials))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,204 @@
+// Kernels in Triton: what a definition may say, and what a launch of it is specialised on.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/definition/binary_entries.h"
+#include "server/definition/launch_digest.h"
+#include "server/definition/launch_sequence.h"
+#include "server/definition/triton_signature.h"
+#include "tests/unit/definition/sample_kernel.h"
+
+namespace tunefarm {
+namespace {
+
+constexpr std::string_view kText = R"kernel(
+display_name: "product" language: LANGUAGE_TRITON
+sources { path: "product.py" content: "import triton" } sources { path: "helper.py" content: "pass" }
+dims { name: "M" min: -1048576 }
+dims { name: "N" default_value { int_value: 64 } }
+dims { name: "K" default_value { int_value: 48 } bind: BIND_COMPILE }
+dims { name: "dtype" type: VALUE_TYPE_STRING default_value { string_value: "bf16" }
+       values { string_value: "f16" } values { string_value: "bf16" } }
+parameters { name: "register" values { ints: [64, 128] } }
+parameters { name: "num_warps" values { ints: [4, 8] } }
+parameters { name: "SPLIT" values { ints: [1, 16] } bind: BIND_RUN }
+parameters { name: "ORDER" values { strings: ["row-major", "col"] } }
+parameters { name: "EVEN" values { bools: [false, true] } }
+derived { name: "half" expression: "register / 2" bind: BIND_COMPILE }
+arguments { name: "a" buffer { data_type_dim: "dtype" length: "64" access: ACCESS_IN } }
+arguments { name: "c" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+arguments { name: "m" scalar { data_type: DATA_TYPE_I32 value: "M" } }
+arguments { name: "split" scalar { data_type: DATA_TYPE_U64 value: "SPLIT" } }
+arguments { name: "scale" scalar { data_type: DATA_TYPE_F32 value: "1" } }
+prepare { step { kernel { entry: "split_it" grid: "M" arguments: ["split"] } } per: PREPARE_PER_CONFIG }
+launches { kernel { entry: "mm" grid: ["ceil_div(N, register)", "SPLIT"] arguments: ["a", "c", "m", "split", "scale"] } }
+reference { steps { kernel { entry: "plain" grid: "1" arguments: ["a", "c", "m"] } } }
+baseline { steps { library_op { op: LIBRARY_OP_KIND_GEMM a: "a" b: "a" c: "c" m: "N" n: "N" k: "K" } } label: "cuBLAS" }
+resources { min_compute_capability: 80 }
+)kernel";
+
+std::string TextWith(std::string_view from, std::string_view to) {
+  std::string text(kText);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::shared_ptr<const KernelPlan> PlanOf(std::string_view text = kText) {
+  const auto plan = CompileText(text);
+  EXPECT_TRUE(plan.ok()) << Message(plan.status());
+  return plan.ok() ? *plan : nullptr;
+}
+
+ResolvedProblem ProblemOf(const KernelPlan& plan, int64_t m) {
+  v1::Problem problem;
+  (*problem.mutable_dims())["M"].set_int_value(m);
+  return *plan.ResolveProblem(problem);
+}
+
+DeviceClass H100() { return FindKnownClass("H100").value(); }
+
+std::vector<std::string> SignaturesOf(int64_t m, std::string_view config) {
+  const auto plan = PlanOf();
+  const auto parsed = plan->ConfigFromText(config);
+  EXPECT_TRUE(parsed.ok()) << Message(parsed.status());
+  const auto signatures = TritonSignatures(*plan, ProblemOf(*plan, m), *parsed, H100());
+  EXPECT_TRUE(signatures.ok()) << Message(signatures.status());
+  return signatures.value_or(std::vector<std::string>());
+}
+
+constexpr std::string_view kOther = "EVEN=false,ORDER=row-major,SPLIT=16,num_warps=4,register=128";
+using Names = std::vector<std::string>;
+
+TEST(TritonKernelTest, RunsOnAGpu) {
+  const auto plan = PlanOf();
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(plan->device_kind(), DeviceKind::kCuda);
+  EXPECT_TRUE(NeedsInterpreter(plan->language()));
+  EXPECT_FALSE(HasMacros(plan->language()));
+  EXPECT_EQ(*plan->BuildSpace(ProblemOf(*plan, 64), H100())->CountValid(), 32U);
+  EXPECT_EQ(WhyEntriesDoNotFit(*plan, ProblemOf(*plan, 64), *plan->ConfigFromText(kOther), H100(), "{}", {}), "");
+}
+
+// Names of C++ are no trouble, texts need not be words, and types are kept apart.
+TEST(TritonKernelTest, ConstantsAreLiterals) {
+  const auto plan = PlanOf();
+  const auto constants = plan->Constants(ProblemOf(*plan, 1), *plan->ConfigFromText(kOther), H100());
+  ASSERT_TRUE(constants.ok()) << Message(constants.status());
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(*constants, (Pairs{{"EVEN", "False"},
+                               {"K", "48"},
+                               {"ORDER", "'row-major'"},
+                               {"dtype", "'bf16'"},
+                               {"half", "64.0"},
+                               {"num_warps", "4"},
+                               {"register", "128"}}));
+}
+
+TEST(TritonKernelTest, SignaturesTellWhatALaunchIsSpecialisedOn) {
+  EXPECT_EQ(SignaturesOf(17, kOther), (Names{"mm(*bf16,*fp32,i32,u64:16,fp32)", "split_it(u64:16)"}));
+  EXPECT_EQ(SignaturesOf(32, kOther), (Names{"mm(*bf16,*fp32,i32:16,u64:16,fp32)", "split_it(u64:16)"}));
+  EXPECT_EQ(SignaturesOf(1, kOther), (Names{"mm(*bf16,*fp32,i32=1,u64:16,fp32)", "split_it(u64:16)"}));
+}
+
+TEST(TritonKernelTest, ProblemsThatSpecialiseAlikeShareABinary) {
+  EXPECT_EQ(SignaturesOf(48, kOther), SignaturesOf(4096, kOther));
+  EXPECT_EQ(SignaturesOf(3, kOther), SignaturesOf(4095, kOther));
+  EXPECT_NE(SignaturesOf(3, kOther), SignaturesOf(48, kOther));
+  EXPECT_NE(SignaturesOf(3, kOther), SignaturesOf(1, kOther));
+}
+
+TEST(TritonKernelTest, WhatIsNotSpecialisedOnIsOneBinary) {
+  const auto plan = PlanOf(TextWith("value: \"M\"", "value: \"M\" do_not_specialize: true"));
+  const Config config = *plan->ConfigFromText(kOther);
+  const Names any{"mm(*bf16,*fp32,i32,u64:16,fp32)", "split_it(u64:16)"};
+  for (const int64_t m : {1, 2, 16}) EXPECT_EQ(*TritonSignatures(*plan, ProblemOf(*plan, m), config, H100()), any);
+  EXPECT_EQ(
+      Message(CompileText(SampleWith("value: \"N\"", "value: \"N\" do_not_specialize: true")).status()),
+      "arguments[4].scalar.do_not_specialize: only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
+}
+
+TEST(TritonKernelTest, TheDefaultConfigHasTheReferenceToo) {
+  EXPECT_EQ(SignaturesOf(3, "EVEN=false,ORDER=row-major,SPLIT=1,num_warps=4,register=64"),
+            (Names{"mm(*bf16,*fp32,i32,u64=1,fp32)", "plain(*bf16,*fp32,i32)", "split_it(u64=1)"}));
+}
+
+TEST(TritonKernelTest, LaunchesThatAreSpecialisedOtherwiseAreOtherLaunches) {
+  const auto plan = PlanOf();
+  const Config config = *plan->ConfigFromText(kOther);
+  EXPECT_NE(*LaunchDigest(*plan, ProblemOf(*plan, 48), config, H100()),
+            *LaunchDigest(*plan, ProblemOf(*plan, 49), config, H100()));
+}
+
+TEST(TritonKernelTest, AGridOfZeroLaunchesNothing) {
+  const auto plan = PlanOf(TextWith("min: -1048576", "default_value { int_value: 0 } values { int_value: 0 }"));
+  ASSERT_NE(plan, nullptr);
+  const ResolvedProblem problem = ProblemOf(*plan, 0);
+  const Config config = *plan->ConfigFromText(kOther);
+  EXPECT_EQ(*plan->BuildSpace(problem, H100())->CountValid(), 32U);
+  EXPECT_EQ(*plan->FirstBrokenDeviceLimit(problem, config, H100()), "");
+  EXPECT_EQ(plan->Steps(Sequence::kPreparePerConfig, problem, config, H100())->size(), 0U);
+  EXPECT_EQ(plan->Steps(Sequence::kLaunches, problem, config, H100())->size(), 1U);
+  // Less than nothing is an error of the config.
+  const auto negative = PlanOf();
+  EXPECT_FALSE(negative->FirstBrokenDeviceLimit(ProblemOf(*negative, -1), config, H100()).value_or("broken").empty());
+}
+
+TEST(TritonKernelTest, WhatTheCompiledKernelSaysIsRefused) {
+  struct Case {
+    std::string_view from, to, error;
+  };
+  for (const Case& one :
+       {Case{"grid: \"1\"", "grid: \"1\" block: \"32\"",
+             "reference.steps[0].kernel.block: the compiled kernel of LANGUAGE_TRITON says it (a parameter named "
+             "num_warps "
+             "sets it); leave it out"},
+        Case{"grid: \"1\"", "grid: \"1\" cluster: \"2\"",
+             "reference.steps[0].kernel.cluster: the compiled kernel of LANGUAGE_TRITON says it (a parameter named "
+             "num_ctas "
+             "sets it); leave it out"},
+        Case{"grid: \"1\"", "grid: \"1\" dynamic_shared_bytes: \"2\"",
+             "reference.steps[0].kernel.dynamic_shared_bytes: the compiled kernel of LANGUAGE_TRITON says it (Triton "
+             "decides "
+             "it); leave it out"},
+        Case{"grid: \"1\"", "grid: \"1\" attributes { cooperative: true }",
+             "reference.steps[0].kernel.attributes: the compiled kernel of LANGUAGE_TRITON says it "
+             "(launch_cooperative_grid "
+             "and launch_pdl are options of Triton, set by parameters of these names); leave it out"},
+        Case{"entry: \"plain\" grid: \"1\"", "entry: \"plain\"",
+             "reference.steps[0].kernel.grid: a launch needs 1 to 3 expressions here"},
+        Case{"entry: \"plain\"", "entry: \"plain<1>\"",
+             "reference.steps[0].kernel.entry: 'plain<1>' is not the name of a function"},
+        Case{"data_type: DATA_TYPE_F32 value: \"1\"", "data_type: DATA_TYPE_BF16 value: \"1\"",
+             "arguments[4].scalar.data_type: Triton is passed no scalars of type bf16; write F32"},
+        Case{"value: \"M\"", "value: \"kernel.registers\"",
+             "arguments[2].scalar.value: kernel.* is known only for LANGUAGE_CUDA"},
+        Case{"name: \"scale\" scalar { data_type: DATA_TYPE_F32 value: \"1\" }",
+             "name: \"scale\" tensor_map { buffer: \"a\" dims: [\"64\"] box: [\"16\"] }",
+             "arguments[4].tensor_map: tensor maps need LANGUAGE_CUDA"},
+        Case{"name: \"scale\" scalar { data_type: DATA_TYPE_F32 value: \"1\" }",
+             "name: \"scale\" constant_symbol { symbol: \"s\" data_type: DATA_TYPE_F32 length: \"16\" }",
+             "arguments[4].constant_symbol: constant symbols need LANGUAGE_CUDA; pass a buffer instead"},
+        Case{"path: \"product.py\"", "path: \"product.triton\"",
+             "sources[0].path: 'product.triton' is no Python module; name it like \"matmul.py\", and list the source "
+             "with the "
+             "functions first"},
+        Case{"resources {", "compile_options: \"-O3\" resources {",
+             "compile_options: Triton's options are parameters, dims or derived values with the names num_warps, "
+             "num_stages, "
+             "num_ctas and maxnreg; leave it out"}}) {
+    EXPECT_EQ(Message(CompileText(TextWith(one.from, one.to)).status()), one.error);
+  }
+}
+
+TEST(TritonKernelTest, ItsLaunchesAreNotWrittenDown) {
+  const auto plan = PlanOf();
+  const auto made = MakeLaunchSequence(*plan, ProblemOf(*plan, 64), *plan->ConfigFromText(kOther), H100(), {});
+  EXPECT_NE(Message(made.status()).find("a kernel in Triton"), std::string::npos) << Message(made.status());
+}
+
+}  // namespace
+}  // namespace tunefarm
