@@ -332,7 +332,9 @@ bool PackageCheck::BufferIsGood(const KernelRecord& kernel, const BufferRecord& 
 bool PackageCheck::StepIsGood(const KernelRecord& kernel, const ChoiceRecord& choice, const StepRecord& step) const {
   const auto is_none_or_formula = [&](uint32_t formula) { return formula == kNone || IsFormula(kernel, formula); };
   if (!is_none_or_formula(step.when)) return false;
-  if (step.kind == kMemsetStep) return step.memset_buffer < choice.buffers && step.memset_byte <= 255;
+  if (step.kind == kMemsetStep) {
+    return step.memset_buffer < choice.buffers && step.memset_byte <= 255 && step.arguments == 0;
+  }
   if (step.kind != kKernelStep || !IsString(step.entry) || choice.binary == kNone) return false;
   if (step.flags > (kCooperative | kProgrammaticStreamSerialization | kNonPortableCluster)) return false;
   if (step.carveout > 100) return false;

@@ -165,6 +165,11 @@ TEST(PackageTest, RecordsThatContradictEachOtherAreRefused) {
       {"config of affine", [](auto* b) { b->buffers[0].symbol = 0; }},  // of a CPU
       {"config of affine", [](auto* b) { b->buffers[0].access = package::kScratch; }},
       {"config of affine", [](auto* b) { b->steps[0].arguments = 65; }},
+      {"config of affine",
+       [](auto* b) {
+         b->steps[0].kind = package::kMemsetStep;
+         b->steps[0].arguments = 65;
+       }},
       {"config of affine", [](auto* b) { b->arguments[0].target = 4; }},
       {"config of affine", [](auto* b) { b->arguments[0].kind = package::kTensorMapArgument; }},
       {"config of affine", [](auto* b) { b->arguments[4].target = 1000; }},
