@@ -141,8 +141,8 @@ TEST(TritonBinary, AStepGetsWhatTheFunctionSays) {
   StepPlan step = Step();
   ASSERT_TRUE(CompleteTritonStep(kernel, 0, 4096, &step).ok());
   EXPECT_EQ(step.entry, kernel.signature());
-  EXPECT_EQ(step.block, (std::array<int64_t, 3>{160, 1, 1}));
-  EXPECT_EQ(step.grid, (std::array<int64_t, 3>{6, 2, 1}));
+  EXPECT_EQ(step.block, (std::array<uint32_t, 3>{160, 1, 1}));
+  EXPECT_EQ(step.grid, (std::array<uint32_t, 3>{6, 2, 1}));
   EXPECT_FALSE(step.cluster.has_value());
   EXPECT_EQ(step.dynamic_shared_bytes, 1000);
   ASSERT_EQ(step.arguments.size(), 4U);
@@ -166,8 +166,8 @@ TEST(TritonBinary, ProgramsOfSeveralBlocksAreClusters) {
     kernel.set_num_ctas(ctas);
     StepPlan step = Step();
     ASSERT_TRUE(CompleteTritonStep(kernel, 0, 0, &step).ok());
-    EXPECT_EQ(step.grid, (std::array<int64_t, 3>{6 * ctas, 2, 1}));
-    EXPECT_EQ(*step.cluster, (std::array<int64_t, 3>{ctas, 1, 1}));
+    EXPECT_EQ(step.grid, (std::array<uint32_t, 3>{6 * ctas, 2, 1}));
+    EXPECT_EQ(*step.cluster, (std::array<uint32_t, 3>{ctas, 1, 1}));
     EXPECT_EQ(step.attributes.non_portable_cluster(), ctas == 16);
     EXPECT_TRUE(step.attributes.cooperative());
     EXPECT_TRUE(step.attributes.programmatic_stream_serialization());
