@@ -162,7 +162,7 @@ TEST(TritonBinary, ProgramsOfSeveralBlocksAreClusters) {
   TritonKernel kernel = GoodKernel();
   kernel.set_cooperative(true);
   kernel.set_programmatic_launch(true);
-  for (const int ctas : {2, 8, 16}) {
+  for (const uint32_t ctas : {2, 8, 16}) {
     kernel.set_num_ctas(ctas);
     StepPlan step = Step();
     ASSERT_TRUE(CompleteTritonStep(kernel, 0, 0, &step).ok());
