@@ -349,6 +349,18 @@ std::string DeviceDirectory::TritonOf(std::string_view uuid) const {
   return {};
 }
 
+bool DeviceDirectory::LacksTriton(std::string_view class_id, std::string_view name) const {
+  const auto devices = Current();
+  bool lacks = false;
+  for (const Known& known : *devices) {
+    if (known.device_class.kind != DeviceKind::kCuda || !known.ready() || !known.Answers(name)) continue;
+    if (!class_id.empty() && known.class_id != class_id) continue;
+    if (!known.device.triton_version().empty()) return false;
+    lacks = true;
+  }
+  return lacks;
+}
+
 std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
   const auto devices = Current();
   for (const Known& known : *devices) {
