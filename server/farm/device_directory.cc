@@ -349,6 +349,14 @@ std::string DeviceDirectory::TritonOf(std::string_view uuid) const {
   return {};
 }
 
+std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
+  const auto devices = Current();
+  for (const Known& known : *devices) {
+    if (known.device.uuid() == uuid) return known.device.driver_version();
+  }
+  return {};
+}
+
 bool DeviceDirectory::LacksTriton(std::string_view class_id, std::string_view name) const {
   const auto devices = Current();
   bool lacks = false;
@@ -359,14 +367,6 @@ bool DeviceDirectory::LacksTriton(std::string_view class_id, std::string_view na
     lacks = true;
   }
   return lacks;
-}
-
-std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
-  const auto devices = Current();
-  for (const Known& known : *devices) {
-    if (known.device.uuid() == uuid) return known.device.driver_version();
-  }
-  return {};
 }
 
 SelectedDevice DeviceDirectory::Selected(const Devices& devices, const Known& known, std::string_view only) {

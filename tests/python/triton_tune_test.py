@@ -2,6 +2,7 @@
 collected, results, and what is refused."""
 
 import difflib
+import importlib
 import itertools
 import math
 import os
@@ -186,6 +187,17 @@ class Sources(unittest.TestCase):
                                                         "@triton.jit\ndef f(x):\n    return helper(x)\n")
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "'one', which g uses, is the module a_package.one of your program"):
                 _source.of(two.g, two.g)
+
+    def test_a_file_that_calls_functions_when_it_is_imported_is_not_taken_whole(self):
+        kernel = "import triton\nimport triton.language as tl\nFACTOR = tl.constexpr(3)\n@triton.jit\ndef f(x):\n    return x * {}\n"
+        for name, call, used, whole in (("alone", "", "FACTOR", True), ("main_only", "if __name__ == '__main__':\n    print(f)\n", 2, True),
+                                        ("tutorial", "DEVICE = str(1)\n", "FACTOR", False), ("shown", "str(1)\n", 2, False),
+                                        ("needed", "LOG = dict()\n", "LOG", True)):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder, \
+                    unittest.mock.patch.object(sys, "path", [folder, *sys.path]):
+                pathlib.Path(folder, f"{name}.py").write_text(kernel.format(used) + call)
+                module = importlib.import_module(name)
+                self.assertEqual(list(_source.of(module.f, module.f)), [f"{name}.py" if whole else "f.py"])
 
     def test_a_file_in_which_it_is_decorated_further(self):
         autotuned = triton.autotune(configs=[], key=[])(kernels.axpy)

@@ -88,7 +88,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     they are listed.
 
     The source is the file of the function if it stands at the module level of one, with the modules beside it that it
-    imports; else (in __main__, in a notebook, in a function) the function, and what it uses by name. It must stand alone.
+    imports; else (in __main__, in a notebook, in a function, in a file that calls functions when it is imported) the
+    function, and what it uses by name. It must stand alone.
     InvalidArgumentError names what is not supported or wrong.
     """
     kernel = _kernel(fn)
