@@ -269,6 +269,15 @@ class Definitions(unittest.TestCase):
                          {"GROUP_M": "4", "BLOCK_K": "16", "EVEN_K": "False", "maxnreg": "128"})
         self.assertEqual({item.bind for item in made.derived}, {tunefarm.v1.kernel_pb2.BIND_COMPILE})
 
+    def test_the_default_of_a_constexpr_named_like_an_option_is_the_function_s_own(self):
+        @triton.jit
+        def scale(y, BLOCK: tl.constexpr, num_warps: tl.constexpr = 8, num_stages: tl.constexpr = 2):
+            return y * FACTOR
+
+        made = submitted(scale, [numpy.zeros(8, "f4")], space={"BLOCK": [64]}, grid=1, outputs=["y"],
+                         constexprs={"num_stages": 4}).definition
+        self.assertEqual({item.name: item.expression for item in made.derived}, {"num_stages": "4"})
+
     def test_lists_of_configs_are_exact(self):
         chooser = random.Random(7)
         for count in (1, 5, 60, 400):

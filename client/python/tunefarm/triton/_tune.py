@@ -198,7 +198,9 @@ class _Parameters(NamedTuple):
             if name not in self.defaults:
                 raise InvalidArgumentError(f"the parameter '{name}' has no value; give it in "
                                            f"{'args' if into is given else 'constexprs, configs or space'}")
-            into[name] = self.defaults[name]
+            # The default of a constexpr that is named like an option sets no option.
+            if into is given or name not in _OPTIONS:
+                into[name] = self.defaults[name]
         for name, values in space.domains.items():
             for value in values:
                 _check_text(value, name)
