@@ -54,15 +54,30 @@ absl::Status TuningApi::CheckLanguage(const KernelPlan& plan) const {
                     "PYTHON_DISABLED");
 }
 
+absl::Status TuningApi::CheckTriton(const KernelPlan& plan, const std::string& class_id,
+                                    const std::string& name) const {
+  if (plan.language() != v1::LANGUAGE_TRITON || !deps_.devices->LacksTriton(class_id, name)) return absl::OkStatus();
+  return WithReason(
+      FailedPrecondition("kernel '{}' needs Triton, and where {} takes work no interpreter has a release of it that is "
+                         "known: install one for the interpreter, and restart the daemon or agent there; tunefarm "
+                         "doctor and the agent's log name the release",
+                         plan.display_name(), class_id.empty() ? "a GPU" : "a device of " + class_id),
+      "TRITON_MISSING");
+}
+
 absl::Status TuningApi::CheckMayRun(const v1::Job& job) const {
   RETURN_IF_ERROR(CheckIsolation(abilities_.isolation, job.required_isolation()));
-  if (abilities_.runs_python) return absl::OkStatus();
+  if (abilities_.runs_python && !deps_.devices->LacksTriton("", "")) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::shared_ptr<const KernelPlan> plan, deps_.kernels->Get(job.kernel()));
-  return CheckLanguage(*plan);
+  RETURN_IF_ERROR(CheckLanguage(*plan));
+  return CheckTriton(*plan, "", "");
 }
 
 absl::Status TuningApi::PauseWhatCannotRun() {
-  if (CheckIsolation(abilities_.isolation, "L1").ok() && abilities_.runs_python) return absl::OkStatus();
+  if (CheckIsolation(abilities_.isolation, "L1").ok() && abilities_.runs_python &&
+      !deps_.devices->LacksTriton("", "")) {
+    return absl::OkStatus();
+  }
   v1::ListJobsRequest request;
   request.add_states(v1::JOB_STATE_QUEUED);
   request.add_states(v1::JOB_STATE_RUNNING);
@@ -116,6 +131,9 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   if (request.has_kernel_definition()) definition = request.kernel_definition();
   ASSIGN_OR_RETURN(Submission submission, CheckSubmission(job, definition, deps_.kernels, *deps_.devices, grant));
   RETURN_IF_ERROR(CheckLanguage(*submission.plan));
+  for (const StudyRow& study : submission.studies) {
+    RETURN_IF_ERROR(CheckTriton(*submission.plan, study.class_id, study.device_selector));
+  }
   if (principal.kind != PrincipalKind::kSocket) submission.spec.set_submitted_by(principal.name);
   if (const std::string reason = deps_.scheduler->suspended(); !reason.empty()) {
     return WithReason(ResourceExhausted("no new jobs are taken: {}", reason), "LOW_SPACE");

@@ -62,9 +62,9 @@ class TuningApi {
   // says nothing. With a definition, job.kernel must be empty, and the
   // principal needs the right to submit kernels: PermissionDenied (RIGHT_MISSING). validate_only answers with the job
   // as it would be, without a name. ResourceExhausted (JOB_QUOTA, KERNEL_QUOTA, TOO_MANY_JOBS, LOW_SPACE),
-  // FailedPrecondition (ISOLATION_NOT_REACHED, PYTHON_DISABLED), InvalidArgument (REQUEST_ID_REUSED), Unavailable
-  // (DAEMON_ENDING), unless it only validates the errors of CheckDataFiles, and the errors of CheckSubmission. `grant`:
-  // for the work on its spaces.
+  // FailedPrecondition (ISOLATION_NOT_REACHED, PYTHON_DISABLED, TRITON_MISSING), InvalidArgument (REQUEST_ID_REUSED),
+  // Unavailable (DAEMON_ENDING), unless it only validates the errors of CheckDataFiles, and the errors of
+  // CheckSubmission. `grant`: for the work on its spaces.
   absl::StatusOr<v1::CreateJobResponse> CreateJob(const Principal& principal, const v1::CreateJobRequest& request,
                                                   const WorkGrant& grant = {});
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request);
@@ -99,6 +99,8 @@ class TuningApi {
                                  JobQuota::Place* place, const WorkGrant& grant);
   absl::StatusOr<v1::Job> Find(int64_t job_id) const;
   absl::Status CheckLanguage(const KernelPlan& plan) const;
+  // Of a device class and what its devices must answer to; both empty: of any.
+  absl::Status CheckTriton(const KernelPlan& plan, const std::string& class_id, const std::string& name) const;
   absl::Status CheckMayRun(const v1::Job& job) const;
 
   const Dependencies deps_;

@@ -30,7 +30,7 @@ absl::Status CheckSourcePath(std::string_view field, std::string_view path);
 // What a kernel in Python names and must not have, and that one in another language has no module. Sets the module's
 // name where it is left out.
 absl::Status CheckPython(tunefarm::v1::Kernel* kernel);
-// The sources and options of a kernel in Triton; nothing for others.
+// The sources and options of a kernel in Triton, before CheckNames; nothing for others.
 absl::Status CheckTriton(const tunefarm::v1::Kernel& kernel);
 // Dims, parameters, starting configs and derived values: the names of a definition, which share one name space. The
 // order in which they are added is that of the slots of all expressions.

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,42 @@ std::string ModuleOfPath(std::string_view path) {
     begin = end + 1;
   }
   return module;
+}
+
+// Packages that a kernel in Triton and Triton itself import; a source of that name would take their place.
+constexpr std::string_view kTritonPackages[] = {"triton", "torch", "numpy", "cupy"};
+// OPTIONS of triton_compile.py.
+constexpr std::string_view kTritonOptions[] = {
+    "num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl"};
+
+template <size_t N>
+bool IsOneOf(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+absl::Status CheckTritonOption(std::string_view list, int index, std::string_view name, bool is_compiled) {
+  if (is_compiled || !IsOneOf(kTritonOptions, name)) return absl::OkStatus();
+  return FieldError(fmt::format("{}[{}].bind", list, index), kConflictingFields,
+                    "'{}' is an option of Triton's compiler, which sees nothing that is bound at run time; write bind: "
+                    "COMPILE, or choose another name",
+                    name);
+}
+
+// Options that Triton would not be given. The binds are as they were written.
+absl::Status CheckTritonOptions(const v1::Kernel& kernel) {
+  for (int i = 0; i < kernel.dims_size(); ++i) {
+    const v1::Dim& dim = kernel.dims(i);
+    RETURN_IF_ERROR(CheckTritonOption("dims", i, dim.name(), dim.bind() == v1::BIND_COMPILE));
+  }
+  for (int i = 0; i < kernel.parameters_size(); ++i) {
+    const v1::Parameter& parameter = kernel.parameters(i);
+    RETURN_IF_ERROR(CheckTritonOption("parameters", i, parameter.name(), parameter.bind() != v1::BIND_RUN));
+  }
+  for (int i = 0; i < kernel.derived_size(); ++i) {
+    const v1::Derived& derived = kernel.derived(i);
+    RETURN_IF_ERROR(CheckTritonOption("derived", i, derived.name(), derived.bind() == v1::BIND_COMPILE));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -90,10 +127,20 @@ absl::Status CheckTriton(const v1::Kernel& kernel) {
                       "first",
                       kernel.sources(0).path());
   }
+  for (int i = 0; i < kernel.sources_size(); ++i) {
+    const std::string module = ModuleOfPath(kernel.sources(i).path());
+    const std::string package = module.substr(0, module.find('.'));
+    if (!IsOneOf(kTritonPackages, package)) continue;
+    return FieldError(fmt::format("sources[{}].path", i), kInvalidField,
+                      "'{}' would be imported in place of the package {}; choose another name",
+                      kernel.sources(i).path(), package);
+  }
+  RETURN_IF_ERROR(CheckTritonOptions(kernel));
   if (kernel.compile_options_size() == 0) return absl::OkStatus();
-  return FieldError("compile_options", kConflictingFields,
-                    "Triton's options are parameters, dims or derived values with the names num_warps, num_stages, "
-                    "num_ctas and maxnreg; leave it out");
+  return FieldError(
+      "compile_options", kConflictingFields,
+      "Triton's options are parameters, dims or derived values with bind COMPILE and the names num_warps, "
+      "num_stages, num_ctas and maxnreg; leave it out");
 }
 
 }  // namespace tunefarm::definition

@@ -143,7 +143,7 @@ struct ProbeResult {
   std::vector<std::string> notes;
   std::string sandbox_level;   // what isolation the workers reach here
   bool runs_python = false;    // an interpreter was named, and answered
-  std::string triton_version;  // that it has; empty: none
+  std::string triton_version;  // that compiles; empty: none
 };
 
 }  // namespace tunefarm

@@ -336,6 +336,7 @@ std::map<std::string, AgentRegistry::View> AgentRegistry::Views() const {
 
 absl::Status AgentRegistry::CheckMayRun(const std::string& agent_id, const Claim& claim,
                                         const tunefarm::v1::Job& spec) const {
+  const std::string triton = devices_->TritonOf(claim.assignment.device_uuid());
   MutexLock lock(&mutex_);
   const auto found = agents_.find(agent_id);
   if (found == agents_.end()) return absl::OkStatus();
@@ -343,6 +344,12 @@ absl::Status AgentRegistry::CheckMayRun(const std::string& agent_id, const Claim
   RETURN_IF_ERROR(CheckIsolation({about.sandbox_level(), ""}, spec.required_isolation()));
   if (NeedsInterpreter(claim.plan->language()) && !about.runs_python()) {
     return FailedPrecondition("agent {} runs no kernels in Python or Triton", about.display_name());
+  }
+  if (claim.plan->language() == tunefarm::v1::LANGUAGE_TRITON && triton.empty()) {
+    return FailedPrecondition(
+        "agent {} has no release of Triton that compiles for {}: install one for its interpreter, and restart it "
+        "(its log says which)",
+        about.display_name(), claim.assignment.device_uuid());
   }
   return absl::OkStatus();
 }

@@ -357,6 +357,18 @@ std::string DeviceDirectory::DriverOf(std::string_view uuid) const {
   return {};
 }
 
+bool DeviceDirectory::LacksTriton(std::string_view class_id, std::string_view name) const {
+  const auto devices = Current();
+  bool lacks = false;
+  for (const Known& known : *devices) {
+    if (known.device_class.kind != DeviceKind::kCuda || !known.ready() || !known.Answers(name)) continue;
+    if (!class_id.empty() && known.class_id != class_id) continue;
+    if (!known.device.triton_version().empty()) return false;
+    lacks = true;
+  }
+  return lacks;
+}
+
 SelectedDevice DeviceDirectory::Selected(const Devices& devices, const Known& known, std::string_view only) {
   SelectedDevice selected{known.device_class,
                           known.class_id,

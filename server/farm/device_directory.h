@@ -106,6 +106,9 @@ class DeviceDirectory {
   std::string ToolkitOf(std::string_view uuid) const;
   std::string TritonOf(std::string_view uuid) const;
   std::string DriverOf(std::string_view uuid) const;
+  // Whether GPUs of a class (empty: any) that answer to a name (empty: any) take work, and none of them has a release
+  // of Triton that compiles for it.
+  bool LacksTriton(std::string_view class_id, std::string_view name) const;
 
   // A uuid, class id, display name, "host", "cuda", or empty: the first ready device that runs the kernel. With
   // `known_classes` also the short name of a class known without hardware ("A100"). NotFound (DEVICE_NOT_FOUND) with

@@ -248,6 +248,9 @@ class Process(unittest.TestCase):
         report = self.receive()[0]["probe_report"]
         self.assertIn("numpy", report["notes"][0])
         self.assertIn("Python 3", hello["toolchain"])
+        # A release by which kernels can be compiled, or why there is none.
+        is_off = any(note.startswith("kernels in Triton are off: python has ") for note in report["notes"])
+        self.assertEqual(is_off, not report.get("triton_version"))
 
 
 if __name__ == "__main__":

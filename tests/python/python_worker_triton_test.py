@@ -5,6 +5,8 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
+from importlib import metadata
 
 from google.protobuf import json_format
 
@@ -12,7 +14,7 @@ from python_worker_source import SOURCE, messages_by_name
 
 sys.path.insert(0, str(SOURCE / "tests" / "data" / "fake_triton"))
 import triton  # noqa: E402
-from tunefarm_worker import messages, triton_compile  # noqa: E402
+from tunefarm_worker import main, messages, triton_compile  # noqa: E402
 from tunefarm_worker.kernel_module import Config, KernelModule  # noqa: E402
 from tunefarm_worker.trial import Ended, Trial  # noqa: E402
 
@@ -30,6 +32,19 @@ def mm(a, b, M, N, K, stride: "i64", BLOCK: tl.constexpr, FAULT: tl.constexpr = 
 def reference(a, b, n, BLOCK: tl.constexpr):
     pass
 
+@triton.jit
+def optional(a, n: "u1", nothing=None, one=1, BLOCK: tl.constexpr = 8, num_warps: tl.constexpr = 4, maxnreg: tl.constexpr = 0):
+    pass
+
+@triton.jit
+def scaled(a, alpha=2.0, beta: "i64" = 1, gamma=1):
+    pass
+
+@triton.jit
+def gluon(a):
+    pass
+gluon.is_gluon = lambda: True
+
 @triton.heuristics({})
 @triton.jit
 def guessed(a):
@@ -41,11 +56,12 @@ def plain(a):
 SIGNATURE = "mm(*bf16,*fp32,i32=1,i32=1,i32:16,i64=1)"
 
 
-def compile_with(values, signatures, entries=("mm", "reference"), bound=None, source=KERNELS, dims=(), derived=()):
+def compile_with(values, signatures, entries=("mm", "reference"), bound=None, source=KERNELS, dims=(), derived=(),
+                 path="tuned/kernels.py"):
     """The compiled kernels by signature."""
     with tempfile.TemporaryDirectory() as folder:
         kernel = {"language": messages.LANGUAGE_TRITON, "dims": list(dims), "derived": list(derived),
-                  "sources": [{"path": "tuned/kernels.py", "content": source.encode()},
+                  "sources": [{"path": path, "content": source.encode()},
                               {"path": "scale.py", "content": b"FACTOR = 3\n"}],
                   "parameters": [{"name": name, "bind": messages.BIND_COMPILE} for name in (bound or values)],
                   "launches": [{"kernel": {"entry": entries[0]}}],
@@ -64,6 +80,22 @@ def compile_with(values, signatures, entries=("mm", "reference"), bound=None, so
 
 def asked(kernel):
     return json.loads(kernel.cubin[4:].rstrip(b"\0"))
+
+
+class Probe(unittest.TestCase):
+    def test_every_distribution_of_triton_is_looked_up(self):
+        for distribution in ("triton", "pytorch-triton", "triton-nightly"):
+            def version(name):
+                if name != distribution:
+                    raise metadata.PackageNotFoundError(name)
+                return "3.6.0+git"
+
+            with unittest.mock.patch.object(metadata, "version", version):
+                self.assertEqual(main.packages_found(), ["triton 3.6.0+git"])
+
+    def test_the_releases_that_are_known(self):
+        self.assertEqual([triton_compile.is_known(version) for version in ("3.6.0", "3.6.1+git12ab", "3.60.0", "3.7.0", "")],
+                         [True, True, False, False, False])
 
 
 class Compile(unittest.TestCase):
@@ -119,7 +151,19 @@ class Compile(unittest.TestCase):
                 ("'plain' is no function with @triton.jit in tuned.kernels.py", ({}, []), {"entries": ("plain",)}),
                 ("'gone' is no function with @triton.jit", ({}, []), {"entries": ("gone",)}),
                 ("'guessed' is decorated by @triton.heuristics", ({}, []), {"entries": ("guessed",)}),
-                ("importing the module raised ZeroDivisionError", ({}, []), {"source": "1 / 0\n"})):
+                ("'gluon' is a function of Gluon", ({}, []), {"entries": ("gluon",)}),
+                ("'n' of optional is annotated as u1, but a i32 is passed; drop the annotation, or make it a tl.constexpr",
+                 ({}, ["optional(*bf16,i32)"]), {"entries": ("optional",)}),
+                ("scaled takes 4 arguments that are not tl.constexpr (a, alpha, beta, gamma), but 0 are passed",
+                 ({}, ["scaled()"]), {"entries": ("scaled",)}),
+                ("'alpha' of scaled is not passed; add a scalar with the value of its default, 2.0,",
+                 ({}, ["scaled(*bf16)"]), {"entries": ("scaled",)}),
+                ("'beta' of scaled is not passed; add a scalar with the value of its default, 1,",
+                 ({}, ["scaled(*bf16,fp32)"]), {"entries": ("scaled",)}),
+                ("importing the module raised ZeroDivisionError: division by zero; it is imported where there is no GPU",
+                 ({}, []), {"source": "1 / 0\n"}),
+                ("importing the module raised ImportError: the name 'json' is that of a module of Python",
+                 ({}, []), {"path": "json.py"})):
             with self.subTest(expected):
                 ended = self.refusal(*arguments, **more)
                 self.assertIn(expected, str(ended))
@@ -130,6 +174,30 @@ class Compile(unittest.TestCase):
         dims = [{"name": "dtype", "type": messages.VALUE_STRING, "bind": messages.BIND_COMPILE}, {"name": "M", "bind": 2}]
         kernel = compile_with({"BLOCK": 64, "dtype": "bf16", "M": 5}, [SIGNATURE], bound=("BLOCK",), dims=dims)[SIGNATURE]
         self.assertNotIn("dtype", asked(kernel)["constants"])
+
+    def test_an_option_that_is_a_constant_too_is_both(self):
+        kernel = compile_with({"num_warps": 8, "maxnreg": 0, "num_stages": 2}, ["optional(*bf16,u1,i32,i32)"],
+                              entries=("optional",))["optional(*bf16,u1,i32,i32)"]
+        self.assertEqual(asked(kernel)["options"], {"num_warps": 8, "num_stages": 2})
+        self.assertEqual(asked(kernel)["constants"], {"BLOCK": 8, "num_warps": 8, "maxnreg": 0})
+
+    def test_defaults_that_triton_makes_constants_need_not_be_passed(self):
+        kernel = compile_with({}, ["optional(*bf16,u1)"], entries=("optional",))["optional(*bf16,u1)"]
+        self.assertEqual(asked(kernel)["constants"], {"nothing": None, "one": 1, "BLOCK": 8, "num_warps": 4, "maxnreg": 0})
+        self.assertEqual(list(kernel.parameters), [0, 1, -1, -2])
+
+    def test_a_constant_is_not_bound_at_run_time(self):
+        for dims, derived in (([{"name": "SCRATCH", "bind": 2}], []), ([], [{"name": "SCRATCH", "bind": 2}])):
+            ended = self.refusal({"BLOCK": 64, "SCRATCH": 16}, [SIGNATURE], bound=("BLOCK",), dims=dims, derived=derived)
+            self.assertIn("'SCRATCH' is a tl.constexpr of mm, but the dim, parameter or derived value of that name is bound at "
+                          "run time; give it bind COMPILE", str(ended))
+            self.assertEqual(ended.outcome, messages.COMPILE_ERROR)
+
+    def test_what_no_launch_can_have_is_infeasible(self):
+        for values, expected in (({"num_warps": 32}, "mm: a block needs 1056 threads, the limit is 1024"),
+                                 ({"FAULT": "tensor memory"}, "mm: a block needs 1024 columns of tensor memory, the limit is 512")):
+            ended = self.refusal({"BLOCK": 64, **values}, [SIGNATURE])
+            self.assertEqual((str(ended), ended.outcome), (expected, messages.INFEASIBLE_LAUNCH))
 
     def test_the_compilers_errors(self):
         ended = self.refusal({"BLOCK": 64, "FAULT": "error"}, [SIGNATURE])
@@ -145,9 +213,15 @@ class Compile(unittest.TestCase):
         for version in ("2.1.0", "3.7.1", "unknown"):
             triton.__version__ = version
             try:
-                self.assertIn(f"Triton {version} of", str(self.refusal({"BLOCK": 64}, [SIGNATURE])))
+                ended = self.refusal({"BLOCK": 64}, [SIGNATURE])
+                self.assertIn(f"Triton {version} is not known here: install 3.6 for {sys.executable}", str(ended))
+                self.assertEqual(ended.outcome, messages.LOST)  # it says nothing of the config
             finally:
                 triton.__version__ = "3.6.0"
+        with unittest.mock.patch.dict(sys.modules, {"triton.compiler": None}):
+            ended = self.refusal({"BLOCK": 64}, [SIGNATURE])
+        self.assertRegex(str(ended), "Triton cannot be imported .*: install 3.6 .* and restart the daemon or agent")
+        self.assertEqual(ended.outcome, messages.LOST)
         triton.__version__ = "3.6.0+git12ab"
         try:
             compile_with({"BLOCK": 64}, [SIGNATURE])

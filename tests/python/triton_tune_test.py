@@ -2,6 +2,7 @@
 collected, results, and what is refused."""
 
 import difflib
+import importlib
 import itertools
 import math
 import os
@@ -187,6 +188,17 @@ class Sources(unittest.TestCase):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "'one', which g uses, is the module a_package.one of your program"):
                 _source.of(two.g, two.g)
 
+    def test_a_file_that_calls_functions_when_it_is_imported_is_not_taken_whole(self):
+        kernel = "import triton\nimport triton.language as tl\nFACTOR = tl.constexpr(3)\n@triton.jit\ndef f(x):\n    return x * {}\n"
+        for name, call, used, whole in (("alone", "", "FACTOR", True), ("main_only", "if __name__ == '__main__':\n    print(f)\n", 2, True),
+                                        ("tutorial", "DEVICE = str(1)\n", "FACTOR", False), ("shown", "str(1)\n", 2, False),
+                                        ("needed", "LOG = dict()\n", "LOG", True)):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder, \
+                    unittest.mock.patch.object(sys, "path", [folder, *sys.path]):
+                pathlib.Path(folder, f"{name}.py").write_text(kernel.format(used) + call)
+                module = importlib.import_module(name)
+                self.assertEqual(list(_source.of(module.f, module.f)), [f"{name}.py" if whole else "f.py"])
+
     def test_a_file_in_which_it_is_decorated_further(self):
         autotuned = triton.autotune(configs=[], key=[])(kernels.axpy)
         with unittest.mock.patch.object(kernels, "axpy", autotuned):
@@ -256,6 +268,15 @@ class Definitions(unittest.TestCase):
         self.assertEqual({item.name: item.expression for item in made.derived},
                          {"GROUP_M": "4", "BLOCK_K": "16", "EVEN_K": "False", "maxnreg": "128"})
         self.assertEqual({item.bind for item in made.derived}, {tunefarm.v1.kernel_pb2.BIND_COMPILE})
+
+    def test_the_default_of_a_constexpr_named_like_an_option_is_the_function_s_own(self):
+        @triton.jit
+        def scale(y, BLOCK: tl.constexpr, num_warps: tl.constexpr = 8, num_stages: tl.constexpr = 2):
+            return y * FACTOR
+
+        made = submitted(scale, [numpy.zeros(8, "f4")], space={"BLOCK": [64]}, grid=1, outputs=["y"],
+                         constexprs={"num_stages": 4}).definition
+        self.assertEqual({item.name: item.expression for item in made.derived}, {"num_stages": "4"})
 
     def test_lists_of_configs_are_exact(self):
         chooser = random.Random(7)

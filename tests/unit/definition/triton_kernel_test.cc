@@ -187,11 +187,41 @@ TEST(TritonKernelTest, WhatTheCompiledKernelSaysIsRefused) {
              "with the "
              "functions first"},
         Case{"resources {", "compile_options: \"-O3\" resources {",
-             "compile_options: Triton's options are parameters, dims or derived values with the names num_warps, "
-             "num_stages, "
-             "num_ctas and maxnreg; leave it out"}}) {
+             "compile_options: Triton's options are parameters, dims or derived values with bind COMPILE and the names "
+             "num_warps, num_stages, num_ctas and maxnreg; leave it out"}}) {
     EXPECT_EQ(Message(CompileText(TextWith(one.from, one.to)).status()), one.error);
   }
+}
+
+TEST(TritonKernelTest, OptionsAreNotBoundAtRunTime) {
+  struct Case {
+    std::string_view from, to, place;
+  };
+  for (const Case& one :
+       {Case{"name: \"num_warps\" values { ints: [4, 8] }",
+             "name: \"num_warps\" values { ints: [4, 8] } bind: BIND_RUN", "parameters[1].bind: 'num_warps'"},
+        Case{"dims { name: \"N\"", "dims { name: \"num_stages\" } dims { name: \"N\"", "dims[1].bind: 'num_stages'"},
+        Case{"derived {", "derived { name: \"launch_pdl\" expression: \"1 == 1\" } derived {",
+             "derived[0].bind: 'launch_pdl'"}}) {
+    EXPECT_EQ(Message(CompileText(TextWith(one.from, one.to)).status()),
+              std::string(one.place) +
+                  " is an option of Triton's compiler, which sees nothing that is bound at run time; write bind: "
+                  "COMPILE, or choose another name");
+  }
+  for (const std::string_view bound :
+       {"dims { name: \"num_stages\" default_value { int_value: 3 } bind: BIND_COMPILE } dims { name: \"N\"",
+        "derived { name: \"maxnreg\" expression: \"64\" bind: BIND_COMPILE } dims { name: \"N\""}) {
+    const auto plan = CompileText(TextWith("dims { name: \"N\"", bound));
+    EXPECT_TRUE(plan.ok()) << Message(plan.status());
+  }
+}
+
+TEST(TritonKernelTest, SourcesDoNotHideWhatTheyImport) {
+  EXPECT_EQ(Message(CompileText(TextWith("path: \"product.py\"", "path: \"triton.py\"")).status()),
+            "sources[0].path: 'triton.py' would be imported in place of the package triton; choose another name");
+  EXPECT_EQ(
+      Message(CompileText(TextWith("path: \"helper.py\"", "path: \"torch/__init__.py\"")).status()),
+      "sources[1].path: 'torch/__init__.py' would be imported in place of the package torch; choose another name");
 }
 
 TEST(TritonKernelTest, ItsLaunchesAreNotWrittenDown) {

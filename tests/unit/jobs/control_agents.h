@@ -29,6 +29,7 @@ struct Control {
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;
     options.has_own_agent = false;
+    options.abilities.runs_python = true;  // agents report what they do
     if (node.empty()) {
       options.node = PermanentNode(NewUuid(entropy));
       TUNEFARM_CHECK_OK(ReleaseEarlierProcess(store, clock));
@@ -71,6 +72,7 @@ class ControlAgentsTest : public testing::Test {
     about.set_display_name("name of " + id);
     about.set_host("host");
     about.set_protocol(ControlLink::kProtocol);
+    about.set_runs_python(true);
     *about.add_devices() = HostDevice(device);
     return about;
   }

@@ -17,6 +17,7 @@
 #include "server/agent/serializing_link.h"
 #include "server/base/check.h"
 #include "server/data_files/data_file_store.h"
+#include "server/device/device_class.h"
 #include "server/records/named_data_files.h"
 #include "server/store/store.h"
 #include "tests/fakes/fake_clock.h"
@@ -115,6 +116,43 @@ inline tunefarm::v1::Device HostDevice(const std::string& uuid = "HOST-1") {
   device.set_peak_bytes_per_second(8.192e9);
   device.set_toolkit_version("12.2.0");
   device.set_state(tunefarm::v1::DEVICE_STATE_READY);
+  return device;
+}
+
+// N in 64..., one parameter.
+inline tunefarm::v1::Kernel TritonKernel() {
+  auto kernel = ParseKernelText(R"pb(
+                                  display_name: "product"
+                                  language: LANGUAGE_TRITON
+                                  sources { path: "product.py" }
+                                  dims {
+                                    name: "N"
+                                    default_value { int_value: 1024 }
+                                  }
+                                  parameters {
+                                    name: "BLOCK"
+                                    values { ints: [ 64, 128 ] }
+                                  }
+                                  arguments {
+                                    name: "y"
+                                    buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT }
+                                  }
+                                  launches { kernel { entry: "product" grid: "ceil_div(N, BLOCK)" arguments: "y" } }
+                                  unverified_reason: "it never runs"
+                                )pb",
+                                "kernel.pbtxt");
+  TUNEFARM_CHECK_OK(kernel);
+  kernel->mutable_sources(0)->set_content("import triton");
+  return *kernel;
+}
+
+// `triton`: the release that compiles for it, or nothing.
+inline tunefarm::v1::Device GpuDevice(const std::string& uuid, const std::string& triton) {
+  tunefarm::v1::Device device;
+  device.set_uuid(uuid);
+  *device.mutable_device_class() = FindKnownClass("H100")->ToProto();
+  device.set_state(tunefarm::v1::DEVICE_STATE_READY);
+  device.set_triton_version(triton);
   return device;
 }
 

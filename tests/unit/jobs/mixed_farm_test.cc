@@ -113,6 +113,23 @@ class MixedFarmTest : public ControlAgentsTest {
   std::string name_;
 };
 
+// ---- Who may run it ----
+
+TEST_F(MixedFarmTest, AnAgentWithoutTritonIsGivenNoKernelOfIt) {
+  Join("without", GpuDevice("GPU-1", ""));
+  Join("with", GpuDevice("GPU-2", "3.6.0"));
+  const std::string job = Submit(TritonKernel());
+  EXPECT_EQ(Ask("without", "GPU-1").assignments_size(), 0);
+  EXPECT_EQ(Ask("with", "GPU-2").assignments_size(), 1);
+  Leave("with");
+  TUNEFARM_CHECK_OK(control_->service->Pause(job));
+  EXPECT_EQ(ReasonOf(control_->service->Resume(job).status()), "TRITON_MISSING");
+  Join("later", GpuDevice("GPU-3", "3.6.0"));
+  TUNEFARM_CHECK_OK(control_->service->Resume(job));
+  control_->executor.RunUntilIdle();
+  EXPECT_EQ(Ask("later", "GPU-3").assignments_size(), 1);
+}
+
 // ---- Finals ----
 
 TEST_F(MixedFarmTest, AFinalWhoseDeviceIsLostBeginsAgainOnAnother) {

@@ -85,6 +85,24 @@ TEST_F(SubmitTest, RefusesPythonUnlessTheDaemonRunsItAndSaysWhatToSet) {
   EXPECT_THAT(Text(no_gpu), HasSubstr("PYTHON (on a GPU)"));
 }
 
+TEST_F(SubmitTest, RefusesTritonWhereNoDeviceOfTheClassHasAReleaseOfIt) {
+  for (const std::string_view release : {"", "3.6.0"}) {
+    TemporaryDirectory directory;
+    Farm farm(directory.path(), {GpuDevice("GPU-1", std::string(release))});
+    farm.Crash();
+    farm.abilities.runs_python = true;
+    farm.Boot();
+    const absl::Status status = farm.service().Submit(OneProblem(), TritonKernel(), "", true).status();
+    if (!release.empty()) {
+      EXPECT_TRUE(status.ok()) << status;
+      continue;
+    }
+    EXPECT_EQ(ReasonOf(status), "TRITON_MISSING");
+    EXPECT_TRUE(absl::IsFailedPrecondition(status));
+    EXPECT_THAT(Text(status), AllOf(HasSubstr("'product'"), HasSubstr("restart the daemon or agent")));
+  }
+}
+
 TEST_F(SubmitTest, RefusesAnEmptySpaceWithWhatEachRuleRemoved) {
   auto kernel = TestKernel();
   kernel.add_constraints()->set_expression("A > 100");

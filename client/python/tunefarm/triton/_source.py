@@ -27,7 +27,7 @@ _NO_LITERAL = object()
 def of(kernel: Any, decorated: Any) -> Dict[str, str]:
     """Files by name, the first of which holds the kernel: its own file if the kernel, or what further decorators made of
     it, stands at its module level, with the modules beside it that it imports; else a file of the functions and constants
-    that the kernel uses."""
+    that the kernel uses. Also where importing a file calls something, which may need a GPU, if that can be collected."""
     function = kernel.fn
     module = sys.modules.get(function.__module__ or "")
     file = getattr(module, "__file__", None)
@@ -35,8 +35,31 @@ def of(kernel: Any, decorated: Any) -> Dict[str, str]:
         found = vars(module).get(function.__name__)
         files: Dict[str, str] = {}
         if (found is kernel or found is decorated) and _add_file(Path(file), module.__name__, files):
-            return files
-    return {f"{function.__name__}.py": _Collector().text(kernel)}
+            if not any(_calls_when_imported(text) for text in files.values()):
+                return files
+            try:
+                return _collected(kernel)
+            except InvalidArgumentError:
+                return files
+    return _collected(kernel)
+
+
+def _collected(kernel: Any) -> Dict[str, str]:
+    return {f"{kernel.fn.__name__}.py": _Collector().text(kernel)}
+
+
+def _calls_when_imported(text: str) -> bool:
+    """Whether the module level calls anything but constexpr, apart from definitions with their decorators, and from what
+    runs in __main__ alone."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(statement, ast.If) and "__main__" in ast.dump(statement.test):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and _last_name(node) != "constexpr":
+                return True
+    return False
 
 
 def _add_file(path: Path, module: str, files: Dict[str, str]) -> bool:

@@ -88,7 +88,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     they are listed.
 
     The source is the file of the function if it stands at the module level of one, with the modules beside it that it
-    imports; else (in __main__, in a notebook, in a function) the function, and what it uses by name. It must stand alone.
+    imports; else (in __main__, in a notebook, in a function, in a file that calls functions when it is imported) the
+    function, and what it uses by name. It must stand alone.
     InvalidArgumentError names what is not supported or wrong.
     """
     kernel = _kernel(fn)
@@ -197,7 +198,9 @@ class _Parameters(NamedTuple):
             if name not in self.defaults:
                 raise InvalidArgumentError(f"the parameter '{name}' has no value; give it in "
                                            f"{'args' if into is given else 'constexprs, configs or space'}")
-            into[name] = self.defaults[name]
+            # The default of a constexpr that is named like an option sets no option.
+            if into is given or name not in _OPTIONS:
+                into[name] = self.defaults[name]
         for name, values in space.domains.items():
             for value in values:
                 _check_text(value, name)

@@ -107,9 +107,13 @@ class KernelModule:
         return packages
 
     def load(self) -> Any:
-        """Returns the module, imported once. Raises what the import raises."""
+        """Returns the module, imported once. Raises what the import raises, and ImportError for a name that another
+        module, such as one of the standard library, has already."""
         if self._module is None:
-            self._module = importlib.import_module(self.name)
+            module = importlib.import_module(self.name)
+            if not (getattr(module, "__file__", None) or "").startswith(self.directory + os.sep):
+                raise ImportError(f"the name '{self.name}' is that of a module of Python or of a package; rename the source")
+            self._module = module
         return self._module
 
 

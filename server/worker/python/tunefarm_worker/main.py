@@ -10,12 +10,14 @@ from typing import Dict, List
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [os.path.dirname(_FOLDER)] + [entry for entry in sys.path if entry != _FOLDER]
 
-from tunefarm_worker import messages  # noqa: E402
+from tunefarm_worker import messages, triton_compile  # noqa: E402
 from tunefarm_worker.channel import Channel, Closed, ProtocolError  # noqa: E402
 from tunefarm_worker.session import Session, adopt_orphans, fit  # noqa: E402
 
 EXIT_OK, EXIT_USAGE, EXIT_PROTOCOL = 0, 64, 76
-_PACKAGES = ("numpy", "torch", "triton", "cupy")
+# Each with the names of the distributions that have it.
+_PACKAGES = {"numpy": ("numpy",), "torch": ("torch",), "triton": ("triton", "pytorch-triton", "triton-nightly"),
+             "cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")}
 
 
 def packages_found() -> List[str]:
@@ -23,8 +25,8 @@ def packages_found() -> List[str]:
     from importlib import metadata
 
     found = []
-    for name in _PACKAGES:
-        for distribution in (name, *((f"{name}-cuda{n}x" for n in (11, 12, 13)) if name == "cupy" else ())):
+    for name, distributions in _PACKAGES.items():
+        for distribution in distributions:
             try:
                 found.append(f"{name} {metadata.version(distribution)}")
                 break
@@ -54,8 +56,12 @@ def main(arguments: List[str]) -> int:
                                                                                          1000), "pid": os.getpid()}})
         if role == "probe":
             triton = "".join(package.split(" ", 1)[1] for package in packages if package.startswith("triton "))
-            channel.send({"probe_report": {"notes": [f"Python kernels are on: {toolchain}"],
-                                           "triton_version": fit(triton, 64)}})
+            notes = [f"Python kernels are on: {toolchain}"]
+            if not triton_compile.is_known(triton):
+                notes.append(f"kernels in Triton are off: {interpreter} has {f'Triton {triton}' if triton else 'no Triton'}; "
+                             f"install {triton_compile.known_releases()} and restart the daemon or agent here")
+                triton = ""
+            channel.send({"probe_report": {"notes": notes, "triton_version": fit(triton, 64)}})
         Session(channel, role, scratch).serve()
     except Closed:
         return EXIT_OK

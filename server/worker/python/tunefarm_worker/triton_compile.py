@@ -16,12 +16,25 @@ from .trial import Ended, outcome_of, sentence_of
 
 # (major, minor) of the releases whose compiler and launcher this file was written for.
 VERSIONS = ((3, 6),)
-# Names of Triton's options; the rest of what is bound to the compiler are constants of the functions.
+# Names of Triton's options. Functions may have constants of these names too, as for Triton's own launcher.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 _WARP_SIZE = 32
+# What Triton's launcher refuses.
+_BLOCK_THREADS_MAX, _TENSOR_MEMORY_COLUMNS_MAX = 1024, 512
+# Types of scalars that a launch can pass.
+_SCALARS = frozenset(("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp32", "fp64"))
 # TritonKernel.parameters
 _GLOBAL_SCRATCH, _PROFILE_SCRATCH = -1, -2
 _POINTER_ALIGNMENT = [["tt.divisibility", 16]]
+
+
+def is_known(version: str) -> bool:
+    """Whether kernels can be compiled by this release."""
+    return _release(version) in VERSIONS
+
+
+def known_releases() -> str:
+    return ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
 
 
 class TritonCompiler:
@@ -38,12 +51,13 @@ class TritonCompiler:
         values = self._constants(config)
         functions = self._functions(triton)
         self._check_names(values, functions)
+        run_bound = self._run_bound()
         capability = int(config.device.get("compute_capability", 0))
         kernels = []
         for signature in signatures:
             name, arguments = _read_signature(signature)
             kernels.append({"signature": signature,
-                            **self._compile_one(triton, functions[name], arguments, values, capability)})
+                            **self._compile_one(triton, functions[name], arguments, values, run_bound, capability)})
         return json.dumps({"kernels": kernels}, sort_keys=True, separators=(",", ":")).encode("ascii")
 
     def _import_triton(self) -> Any:
@@ -52,11 +66,10 @@ class TritonCompiler:
             importlib.import_module("triton.compiler")
             importlib.import_module("triton.backends.compiler")
         except Exception as error:
-            _fail(f"Triton cannot be imported: {sentence_of(error)}", error)
+            _lose(f"cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})", _log_of(error))
         version = str(getattr(triton, "__version__", "?"))
-        if _release(version) not in VERSIONS:
-            known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
-            _fail(f"Triton {version} of {sys.executable} is not known here: install {known}, or name an interpreter that has it")
+        if not is_known(version):
+            _lose(f"{version} is not known here")
         return triton
 
     def _constants(self, config: Config) -> Dict[str, Any]:
@@ -65,12 +78,20 @@ class TritonCompiler:
                 for kind in ("dims", "parameters", "derived") for item in self._kernel.get(kind, [])
                 if item.get("bind") == messages.BIND_COMPILE}
 
+    def _run_bound(self) -> Set[str]:
+        """The names of values that are known at run time alone."""
+        return {item["name"] for kind in ("dims", "parameters", "derived") for item in self._kernel.get(kind, [])
+                if item.get("bind") != messages.BIND_COMPILE}
+
     def _functions(self, triton: Any) -> Dict[str, Any]:
         """The functions that any step launches, by name."""
         try:
             module = self._module.load()
         except BaseException as error:
-            raise Ended(messages.COMPILE_ERROR, self._without_paths(f"importing the module raised {sentence_of(error)}"),
+            advice = ("" if isinstance(error, (ImportError, SyntaxError)) else
+                      "; it is imported where there is no GPU: keep what needs one out of its top level")
+            raise Ended(messages.COMPILE_ERROR,
+                        self._without_paths(f"importing the module raised {sentence_of(error)}{advice}"),
                         self._without_paths(_log_of(error))) from None
         reference, baseline = self._kernel.get("reference", {}), self._kernel.get("baseline", {})
         steps = [*self._kernel.get("launches", []), *(item.get("step", {}) for item in self._kernel.get("prepare", [])),
@@ -88,15 +109,16 @@ class TritonCompiler:
                       f"{' or '.join(functions)} a parameter of that name; write bind: RUN, or correct the name")
 
     def _compile_one(self, triton: Any, function: Any, types: List[Tuple[str, str]], values: Dict[str, Any],
-                     capability: int) -> Dict[str, Any]:
-        signature, constants, attributes, remaining = _specialise(function, types, values)
-        options = {name: values[name] for name in OPTIONS
-                   if name in values and name not in function.arg_names and (name != "maxnreg" or values[name])}
+                     run_bound: Set[str], capability: int) -> Dict[str, Any]:
+        signature, constants, attributes, remaining = _specialise(function, types, values, run_bound)
+        options = {name: values[name] for name in OPTIONS if name in values and (name != "maxnreg" or values[name])}
         try:
             source = triton.compiler.ASTSource(function, signature, constants, attributes)
             target = triton.backends.compiler.GPUTarget("cuda", capability, _WARP_SIZE)
             compiled = triton.compile(source, target=target, options=options)
-            return _described(compiled, remaining)
+            return _described(function.__name__, compiled, remaining)
+        except Ended:
+            raise
         except Exception as error:
             raise Ended(outcome_of(error, messages.COMPILE_ERROR),
                         self._without_paths(f"{function.__name__}: {_message_of(error)}"),
@@ -106,8 +128,8 @@ class TritonCompiler:
         return text.replace(self._module.directory + os.sep, "")
 
 
-def _specialise(function: Any, types: List[Tuple[str, str]],
-                values: Dict[str, Any]) -> Tuple[Dict[str, str], Dict[Any, Any], Dict[Any, Any], List[int]]:
+def _specialise(function: Any, types: List[Tuple[str, str]], values: Dict[str, Any],
+                run_bound: Set[str]) -> Tuple[Dict[str, str], Dict[Any, Any], Dict[Any, Any], List[int]]:
     """Returns the signature, the constants and the attributes as the compiler wants them, and the indices of the
     arguments that remain parameters of the binary."""
     name = function.__name__
@@ -115,21 +137,26 @@ def _specialise(function: Any, types: List[Tuple[str, str]],
     constants: Dict[Any, Any] = {}
     attributes: Dict[Any, Any] = {}
     remaining: List[int] = []
-    passed = [parameter.name for parameter in function.params if not parameter.is_constexpr]
-    if len(passed) != len(types):
-        _fail(f"{name} takes {len(passed)} arguments that are not tl.constexpr ({', '.join(passed)}), but {len(types)} are "
-              "passed")
+    expected = [parameter for parameter in function.params if not parameter.is_constexpr]
+    if len(expected) < len(types) or not all(parameter.has_default for parameter in expected[len(types):]):
+        names = ", ".join(parameter.name for parameter in expected)
+        _fail(f"{name} takes {len(expected)} arguments that are not tl.constexpr ({names}), but {len(types)} are passed")
     position = 0
     for index, parameter in enumerate(function.params):
         if parameter.is_constexpr:
             signature[parameter.name] = "constexpr"
-            constants[(index,)] = _constant_of(name, parameter, values)
+            constants[(index,)] = _constant_of(name, parameter, values, run_bound)
+            continue
+        if position == len(types):
+            signature[parameter.name] = "constexpr"
+            constants[(index,)] = _constant_of_default(name, parameter)
             continue
         kind, fact = types[position]
         annotated = getattr(parameter, "annotation_type", None)
         if annotated and not kind.startswith("*") and annotated != kind:
-            _fail(f"'{parameter.name}' of {name} is annotated as {annotated}, but a {kind} is passed; give its scalar that "
-                  "data type")
+            advice = ("give its scalar that data type" if annotated in _SCALARS else
+                      "drop the annotation, or make it a tl.constexpr")
+            _fail(f"'{parameter.name}' of {name} is annotated as {annotated}, but a {kind} is passed; {advice}")
         # Triton makes no constant of a parameter whose type is written down.
         if fact == "=1" and not parameter.do_not_specialize and not annotated:
             signature[parameter.name] = "constexpr"
@@ -146,18 +173,36 @@ def _specialise(function: Any, types: List[Tuple[str, str]],
     return signature, constants, attributes, remaining
 
 
-def _constant_of(function: str, parameter: Any, values: Dict[str, Any]) -> Any:
+def _constant_of(function: str, parameter: Any, values: Dict[str, Any], run_bound: Set[str]) -> Any:
     if parameter.name in values:
         return values[parameter.name]
+    if parameter.name in run_bound:
+        _fail(f"'{parameter.name}' is a tl.constexpr of {function}, but the dim, parameter or derived value of that name is "
+              "bound at run time; give it bind COMPILE")
     if parameter.has_default:
         return parameter.default
     _fail(f"the tl.constexpr '{parameter.name}' of {function} has no value: give it by a parameter, dim or derived value of "
           "that name with bind COMPILE, or by a default")
 
 
-def _described(compiled: Any, remaining: List[int]) -> Dict[str, Any]:
+def _constant_of_default(function: str, parameter: Any) -> Any:
+    """Of a parameter that is no tl.constexpr and is not passed: None and 1, which Triton makes constants."""
+    default = parameter.default
+    is_one = type(default) is int and default == 1 and not parameter.do_not_specialize
+    if (default is None or is_one) and not getattr(parameter, "annotation_type", None):
+        return default
+    _fail(f"'{parameter.name}' of {function} is not passed; add a scalar with the value of its default, {default!r}, to the "
+          "arguments of the launch, or make it a tl.constexpr")
+
+
+def _described(function: str, compiled: Any, remaining: List[int]) -> Dict[str, Any]:
     """A TritonKernel, without its signature. The launcher of Triton 3.6 passes two pointers behind the arguments."""
     metadata = compiled.metadata
+    for what, needed, limit in (
+            ("threads", metadata.num_warps * _WARP_SIZE, _BLOCK_THREADS_MAX),
+            ("columns of tensor memory", getattr(metadata, "tmem_size", None) or 0, _TENSOR_MEMORY_COLUMNS_MAX)):
+        if needed > limit:
+            raise Ended(messages.INFEASIBLE_LAUNCH, f"{function}: a block needs {needed} {what}, the limit is {limit}")
     return {
         "symbol": metadata.name,
         "cubin": base64.b64encode(compiled.asm["cubin"]).decode("ascii"),
@@ -184,6 +229,9 @@ def _function(triton: Any, module: Any, name: str) -> Any:
               "the decorator out")
     if not isinstance(function, triton.JITFunction):
         _fail(f"'{name}' is no function with @triton.jit in {module.__name__}.py")
+    is_gluon = getattr(function, "is_gluon", None)
+    if is_gluon is not None and is_gluon():
+        _fail(f"'{name}' is a function of Gluon, which is not supported; use @triton.jit")
     return function
 
 
@@ -239,5 +287,11 @@ def _log_of(error: BaseException) -> str:
     return whole if "\n" in whole else ""
 
 
-def _fail(message: str, error: Optional[BaseException] = None) -> NoReturn:
-    raise Ended(messages.COMPILE_ERROR, message, _log_of(error) if error is not None else "") from None
+def _lose(what: str, log: str = "") -> NoReturn:
+    """The machine, and not the kernel, is the reason."""
+    raise Ended(messages.LOST, f"Triton {what}: install {known_releases()} for {sys.executable}, or name an interpreter that "
+                               "has it, and restart the daemon or agent on this machine", log) from None
+
+
+def _fail(message: str) -> NoReturn:
+    raise Ended(messages.COMPILE_ERROR, message) from None

@@ -40,6 +40,9 @@ class JITFunction:
                        for i, parameter in enumerate(inspect.signature(function).parameters.values())]
         self.arg_names = [parameter.name for parameter in self.params]
 
+    def is_gluon(self):
+        return False
+
 
 def jit(function=None, **options):
     if function is None:
@@ -89,6 +92,6 @@ def compile(source, target=None, options=None):
     metadata = types.SimpleNamespace(
         name=source.fn.__name__ + "_0d1d", num_warps=options.get("num_warps", 4) + 1, num_ctas=options.get("num_ctas", 1),
         shared=constants.get("BLOCK", 0), global_scratch_size=constants.get("SCRATCH", 0), global_scratch_align=128,
-        profile_scratch_size=0, profile_scratch_align=1,
+        profile_scratch_size=0, profile_scratch_align=1, tmem_size=1024 if fault == "tensor memory" else None,
         launch_cooperative_grid=options.get("launch_cooperative_grid", False), launch_pdl=options.get("launch_pdl", False))
     return types.SimpleNamespace(asm={"cubin": cubin}, metadata=metadata)
