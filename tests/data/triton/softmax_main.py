@@ -8,7 +8,7 @@ from triton.language import float16 as OUT_TYPE
 from tunefarm.triton import tune
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LOWEST: tl.constexpr = float("-inf")
+LOWEST = tl.constexpr(float("-inf"))
 
 
 @triton.jit

@@ -118,13 +118,9 @@ class _Collector:
                                            "import the functions that are used by name")
             self._imports.append(f"import {value.__name__}" + ("" if name == value.__name__ else f" as {name}"))
         elif literal is not _NO_LITERAL:
-            annotation = user.__globals__.get("__annotations__", {}).get(name)
             if _is_constexpr(value):
                 self._need_triton()
                 literal = f"triton.language.constexpr({literal})"
-            elif "constexpr" in str(annotation):
-                self._need_triton()
-                name = f"{name}: triton.language.constexpr"
             self._constants.append(f"{name} = {literal}")
         elif (imported := _import_of(value)) is not None:
             self._imports.append(imported + ("" if imported.endswith(f" {name}") else f" as {name}"))

@@ -4,7 +4,7 @@ import triton.language
 import triton.language as tl
 
 factor = triton.language.constexpr(1)
-LOWEST: triton.language.constexpr = float('-inf')
+LOWEST = triton.language.constexpr(float('-inf'))
 LOG2_E = triton.language.constexpr(1.4426950408889634)
 
 @triton.jit
