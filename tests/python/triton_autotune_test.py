@@ -51,6 +51,7 @@ class Daemon(FakeClient):
         super().__init__()
         self.is_away = False
         self.best_row = 1
+        self.too_large = ()
         self.bests = {}
         self.jobs_run = []
         self.unfinished = []
@@ -92,7 +93,8 @@ class Daemon(FakeClient):
         for parameter in self.definition.parameters:
             listed = next(values for _, values in parameter.values.ListFields())
             values[parameter.name] = listed[min(self.best_row, len(listed) - 1)]
-        if self.best_row >= 0:
+        self.fits = self.definition.parameters[0].values.ints[0] not in self.too_large
+        if self.best_row >= 0 and self.fits:
             self.bests[self.definition.display_name] = values
             job.best = types.SimpleNamespace(config=values, time_ns=2e6)
 
@@ -101,7 +103,8 @@ class Daemon(FakeClient):
         self.finish()
 
     def results(self, job):
-        return [types.SimpleNamespace(message="y[3] is 0", outcome=tunefarm.Outcome.WRONG_RESULT)]
+        outcome = tunefarm.Outcome.WRONG_RESULT if self.fits else tunefarm.Outcome.INFEASIBLE_LAUNCH
+        return [types.SimpleNamespace(message="y[3] is 0", outcome=outcome)]
 
 
 def configs(*blocks, **options):
@@ -234,6 +237,20 @@ class Starts(AutotuneTest):
         self.run_once(self.kernel())
         self.assertEqual(self.launched(), [64, 128, 256, 256])
         self.assertIn("jobs/1 found no config that runs and is right; the first: WRONG_RESULT: y[3] is 0", self.said())
+
+    def test_the_reference_is_the_first_config_that_runs(self):
+        self.daemon.too_large = (64, 128)
+        self.run_once(self.kernel(listed=configs(64, 128, 256, 512)))
+        self.assertEqual((self.launched(), self.daemon.calls), ([512], ["connect", "best", "submit", "submit", "submit"]))
+        self.daemon.too_large = (64, 128, 256)
+        self.stays_after(3, "jobs/6 found no config that runs and is right; the first: INFEASIBLE_LAUNCH", 64, 128, 256, 512)
+        self.stays_after(2, "jobs/8 found no config", 64, 128)
+
+    def stays_after(self, count, reason, *blocks):
+        before = len(self.daemon.jobs_run)
+        self.run_once(self.kernel(listed=configs(*blocks)), arguments(2000 + count))
+        self.assertEqual(len(self.daemon.jobs_run) - before, count)
+        self.assertIn(reason, self.said())
 
     def test_without_a_daemon(self):
         self.daemon.is_away = True

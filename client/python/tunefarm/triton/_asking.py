@@ -34,6 +34,9 @@ _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_coo
 _INTEGER_BYTES_MAX = 16 << 20  # of a tensor that is taken by value
 _COPIES = 3  # of a tensor, in the daemon's worker: what the kernel writes, what it begins with, and what it must write
 _ALIGNMENT = 16  # of tensors, which kernels are compiled for
+# Others are compared with the first config: where that does not run, the next ones take its place, so many in all.
+_REFERENCES_MAX = 3
+_DOES_NOT_FIT = (model.Outcome.COMPILE_ERROR, model.Outcome.INFEASIBLE_LAUNCH, model.Outcome.LOAD_ERROR)
 _PLAIN = (bool, int, float, str)
 
 Upload = Callable[[Any, str], Any]
@@ -98,13 +101,16 @@ class Kernel:
             if found[0] is not None:
                 return found
         _synchronize()  # what the caller has enqueued would disturb measurements
-        job = self._submitted("tune", session, name, key, configs, args, kwargs)
-        if job.best is None:
+        for first in range(min(len(configs), _REFERENCES_MAX)):
+            job = self._submitted("tune", session, name, key, configs[first:], args, kwargs)
+            if job.best is not None:
+                _remember(name, session.gpu, job.best.config)
+                return self._config(configs, job.best.config), f"tuned by {job.name}, {job.best.time_ns / 1e6:.6g} ms"
             failed = next((trial for trial in session.client().results(job) if trial.message), None)
-            why = f"; the first: {failed.outcome.name}: {failed.message}" if failed else ""
-            return None, f"{job.name} found no config that runs and is right{why}"
-        _remember(name, session.gpu, job.best.config)
-        return self._config(configs, job.best.config), f"tuned by {job.name}, {job.best.time_ns / 1e6:.6g} ms"
+            if failed is None or failed.outcome not in _DOES_NOT_FIT:
+                break
+        why = f"; the first: {failed.outcome.name}: {failed.message}" if failed else ""
+        return None, f"{job.name} found no config that runs and is right{why}"
 
     def submit(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> str:
         """Has the daemon tune it. Returns which job does, for people."""
