@@ -195,7 +195,8 @@ class Starts(AutotuneTest):
         keys = [(1,), (2,), (1.0,), (True,), (None,), ("1",), (tl.float16,), ((1, 2),), (1, 2)]
         names.update(map(kernel.name, keys))
         self.assertEqual(len(names), 4 + len(keys))
-        self.assertEqual(kernel.name((1,)), _asking.Kernel(self.kernel()).name((1,)))
+        for key in ((1,), (numpy.int64(1),), (tl.constexpr(1),)):
+            self.assertEqual(kernel.name(key), _asking.Kernel(self.kernel()).name((1,)))
 
     def test_default_takes_the_first_config_until_the_next_start(self):
         for _ in range(2):  # a second process, meanwhile

@@ -239,9 +239,10 @@ def _key_text(key: Any) -> str:
     """Equal in all processes where the keys are equal. Objects with another text in each process are refused."""
     if isinstance(key, tuple):
         return f"({', '.join(map(_key_text, key))})"
+    key = _unwrapped(key)
     if key is None or isinstance(key, _PLAIN):
         return repr(key)
-    if type(key).__name__ in ("dtype", "constexpr"):
+    if type(key).__name__ == "dtype":
         return str(key)
     raise InvalidArgumentError(f"the key has a {type(key).__name__}; the daemon takes numbers, strings, types and None")
 
