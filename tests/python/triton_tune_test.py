@@ -199,6 +199,26 @@ class Sources(unittest.TestCase):
                 module = importlib.import_module(name)
                 self.assertEqual(list(_source.of(module.f, module.f)), [f"{name}.py" if whole else "f.py"])
 
+    def test_what_becomes_a_constant(self):
+        @triton.jit(repr=lambda _: "named", do_not_specialize=["n"])
+        def f(x_ptr, bias_ptr, n, scaled, BLOCK: tl.constexpr, TYPE: tl.constexpr, *, more=1, most: tl.constexpr = 2):
+            return bias_ptr
+
+        text = _source.alone(f, {"bias_ptr": None, "scaled": True, "TYPE": tl.float16, "most": "a b"})["f.py"]
+        self.assertEqual(text, textwrap.dedent("""\
+            import triton
+            import triton.language
+            import triton.language as tl
+
+            @triton.jit(do_not_specialize=['n'])
+            def f(x_ptr, bias_ptr: triton.language.constexpr=None, n=None, scaled: triton.language.constexpr=True, \
+BLOCK: tl.constexpr=None, TYPE: triton.language.constexpr=triton.language.float16, *, more=1, \
+most: triton.language.constexpr='a b'):
+                return bias_ptr
+            """))
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "the constant 'TYPE' is of type object"):
+            _source.alone(f, {"TYPE": object()})
+
     def test_a_file_in_which_it_is_decorated_further(self):
         autotuned = triton.autotune(configs=[], key=[])(kernels.axpy)
         with unittest.mock.patch.object(kernels, "axpy", autotuned):
@@ -278,6 +298,13 @@ class Definitions(unittest.TestCase):
                          constexprs={"num_stages": 4}).definition
         self.assertEqual({item.name: item.expression for item in made.derived}, {"num_stages": "4"})
 
+    def test_none_and_truth_values_are_constants_of_the_source(self):
+        made = axpy(args={**axpy_arguments(), "x": None, "a": True}, grid=1)
+        self.assertEqual([argument.name for argument in made.arguments], ["y", "n"])
+        self.assertEqual(list(made.launches[0].kernel.arguments), ["y", "n"])
+        self.assertIn("x: triton.language.constexpr=None, a: triton.language.constexpr=True, n=None",
+                      made.sources[0].content.decode())
+
     def test_lists_of_configs_are_exact(self):
         chooser = random.Random(7)
         for count in (1, 5, 60, 400):
@@ -321,8 +348,8 @@ class Refusals(unittest.TestCase):
         self.refused("the parameter 'a' has no value; give it in args", args=[given["y"], given["x"]])
         self.refused("the kernel has no parameter 'z'", args={**given, "z": 1})
         self.refused("args is a list of arrays", args=5)
-        self.refused(r"args\['x'\] is None", args={**given, "x": None})
-        self.refused(r"args\['a'\] is a bool; declare the parameter tl.constexpr", args={**given, "a": True})
+        self.refused(r"args\['a'\] is a bool_?; declare the parameter tl.constexpr", args={**given, "a": numpy.bool_(True)})
+        self.refused("outputs: 'y' is None, which a kernel cannot change", args={**given, "y": None})
         self.refused(r"args\['x'\] is not contiguous", args={**given, "x": square.T})
         self.refused(r"args\['x'\] is not contiguous", args={**given, "x": square[:, ::2]})
         self.refused(r"args\['y'\] and args\['x'\] share memory", args={**given, "y": square, "x": square[4:]})

@@ -13,7 +13,7 @@ from tunefarm.inline._source import CUDA, Parameter, Source
 
 IN, INOUT, SCRATCH = "IN", "INOUT", "SCRATCH"
 
-_TYPES = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
+TYPES = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
           "int64": "i64", "uint64": "u64", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "f32",
           "complex128": "f64", "bfloat16": "bf16"}
 _TAKEN = ("stream", "workspace", "generation")  # by the call that launches a kernel
@@ -129,10 +129,10 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
 
 
 def _type(dtype: Any, what: str) -> str:
-    if dtype.name not in _TYPES:
+    if dtype.name not in TYPES:
         raise InvalidArgumentError(f"{what} has elements of type {dtype}, which no kernel takes; convert it by astype, or give "
                                    "its bytes: array.view(numpy.uint8)")
-    return _TYPES[dtype.name]
+    return TYPES[dtype.name]
 
 
 def _check_scalar(given: Any, what: str, is_pointer: bool) -> None:

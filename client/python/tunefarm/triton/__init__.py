@@ -6,10 +6,31 @@
                    grid=lambda META: (triton.cdiv(n, META["BLOCK"]),), outputs=["out"])
     add[(triton.cdiv(n, results.best["BLOCK"]),)](x, y, out, n, **results.best)
 
-The daemon compiles each config without a GPU, runs, checks and times it in a process of its own. Neither this package nor
-the definition that it makes needs Triton to be imported by anything but the caller.
+The daemon compiles each config without a GPU, runs, checks and times it in a process of its own. Programs that use
+@triton.autotune stay as they are:
+
+    import tunefarm.triton
+
+    tunefarm.triton.install()  # before the kernels are defined; or @tunefarm.triton.autotune in place of @triton.autotune
+
+Neither gRPC nor PyTorch is imported before the daemon is asked for something.
 """
 
-from tunefarm.triton._tune import Results, tune
+from __future__ import annotations
 
-__all__ = ["Results", "tune"]
+from typing import TYPE_CHECKING, Any
+
+from tunefarm.triton._autotune import autotune, install
+
+if TYPE_CHECKING:
+    from tunefarm.triton._tune import Results, tune
+
+__all__ = ["Results", "autotune", "install", "tune"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Results", "tune"):
+        raise AttributeError(f"module 'tunefarm.triton' has no attribute '{name}'")
+    from tunefarm.triton import _tune
+
+    return getattr(_tune, name)

@@ -12,8 +12,8 @@ import sys
 import sysconfig
 import textwrap
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any, Dict, Iterator, List, Optional, Set
+from types import FunctionType, MappingProxyType, ModuleType
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
 from tunefarm import _files
 from tunefarm.errors import InvalidArgumentError
@@ -21,6 +21,7 @@ from tunefarm.errors import InvalidArgumentError
 _SOURCE_BYTES_MAX = 4 << 20
 _SOURCES_MAX = 64
 _DECORATORS = ("jit", "constexpr_function")  # others choose configs or launch
+_FOR_PEOPLE = ("launch_metadata", "repr")  # of @triton.jit: they change no kernel
 _NO_LITERAL = object()
 
 
@@ -38,14 +39,16 @@ def of(kernel: Any, decorated: Any) -> Dict[str, str]:
             if not any(_calls_when_imported(text) for text in files.values()):
                 return files
             try:
-                return _collected(kernel)
+                return alone(kernel)
             except InvalidArgumentError:
                 return files
-    return _collected(kernel)
+    return alone(kernel)
 
 
-def _collected(kernel: Any) -> Dict[str, str]:
-    return {f"{kernel.fn.__name__}.py": _Collector().text(kernel)}
+def alone(kernel: Any, constants: Mapping[str, Any] = MappingProxyType({})) -> Dict[str, str]:
+    """A file of the functions and constants that the kernel uses. Parameters in `constants` become tl.constexpr ones, with
+    these values as defaults: what a definition's arguments cannot be, such as None."""
+    return {f"{kernel.fn.__name__}.py": _Collector().text(kernel, constants)}
 
 
 def _calls_when_imported(text: str) -> bool:
@@ -96,9 +99,9 @@ class _Collector:
         self._functions: List[str] = []
         self._other_names: List[str] = []
 
-    def text(self, kernel: Any) -> str:
+    def text(self, kernel: Any, constants: Mapping[str, Any]) -> str:
         self._bound[kernel.fn.__name__] = kernel
-        self._add_function(kernel.fn.__name__, kernel)
+        self._add_function(kernel.fn.__name__, kernel, constants)
         parts = ["\n".join(sorted(self._imports)), "\n".join(self._constants), *self._functions,
                  "\n".join(self._other_names)]
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -131,10 +134,13 @@ class _Collector:
                                        "modules, numbers and strings alone")
 
     def _need_triton(self) -> None:
-        if "import triton.language" not in self._imports:
-            self._imports.append("import triton.language")
+        self._need("triton.language")
 
-    def _add_function(self, name: str, jitted: Any) -> None:
+    def _need(self, module: str) -> None:
+        if f"import {module}" not in self._imports:
+            self._imports.append(f"import {module}")
+
+    def _add_function(self, name: str, jitted: Any, constants: Mapping[str, Any] = MappingProxyType({})) -> None:
         function = jitted.fn
         own = function.__name__
         if own != name:
@@ -146,7 +152,12 @@ class _Collector:
         if not tree.decorator_list:
             self._need_triton()
             tree.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+        for decorator in tree.decorator_list:
+            if isinstance(decorator, ast.Call):
+                decorator.keywords = [item for item in decorator.keywords if item.arg not in _FOR_PEOPLE]
         _write_defaults(tree, function)
+        if constants:
+            self._write_constants(tree, constants)
         # Where a function is used before it is defined, or by itself, does not matter: names are looked up in calls.
         for used in _names_used(tree):
             if used in function.__code__.co_freevars:
@@ -157,6 +168,32 @@ class _Collector:
             elif used != "triton" and not hasattr(builtins, used):  # triton.jit may have been put there
                 raise _refused(used, function, "is defined nowhere that can be seen")
         self._functions.append(ast.unparse(ast.fix_missing_locations(tree)))
+
+    def _write_constants(self, tree: ast.FunctionDef, constants: Mapping[str, Any]) -> None:
+        self._need_triton()
+        arguments = tree.args
+        own = [*arguments.posonlyargs, *arguments.args]
+        defaults: List[Optional[ast.expr]] = [None] * (len(own) - len(arguments.defaults))
+        defaults += arguments.defaults
+        for listed, values in ((own, defaults), (arguments.kwonlyargs, arguments.kw_defaults)):
+            for index, argument in enumerate(listed):
+                if argument.arg in constants:
+                    argument.annotation = ast.parse("triton.language.constexpr", mode="eval").body
+                    values[index] = self._constant(argument.arg, constants[argument.arg])
+        # Behind a parameter with a default all others need one. Those of arguments are not looked at.
+        first = next((index for index, value in enumerate(defaults) if value is not None), len(own))
+        arguments.defaults = [ast.Constant(None) if value is None else value for value in defaults[first:]]
+
+    def _constant(self, name: str, value: Any) -> ast.expr:
+        literal = _literal(value)
+        if literal is _NO_LITERAL:
+            place = _place_of(value)
+            if place is None:
+                raise InvalidArgumentError(f"the constant '{name}' is of type {type(value).__name__}, which cannot be written "
+                                           "into a source")
+            self._need(place[0])
+            literal = ".".join(place)
+        return ast.parse(literal, mode="eval").body
 
 
 def _refused(name: str, user: FunctionType, why: str) -> InvalidArgumentError:
@@ -250,11 +287,16 @@ def _is_same_literal(one: Any, other: Any) -> bool:
 
 
 def _import_of(value: Any) -> Optional[str]:
-    """Of what an installed module has, such as tl.float16."""
+    place = _place_of(value)
+    return place and "from {} import {}".format(*place)
+
+
+def _place_of(value: Any) -> "Optional[tuple[str, str]]":
+    """The module and the name of what an installed module has, such as tl.float16."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     if module is None or not _is_installed(module):
         return None
-    return next((f"from {module.__name__} import {name}" for name, item in list(vars(module).items()) if item is value), None)
+    return next(((module.__name__, name) for name, item in list(vars(module).items()) if item is value), None)
 
 
 def _is_installed(module: ModuleType) -> bool:

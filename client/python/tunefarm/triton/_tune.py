@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pandas
 
 _LANGUAGE = "TRITON"
-_OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": 0}  # and what they are where a config lacks them
+OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": 0}  # and what they are where a config lacks them
 _TEXT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-_NOT_IN_BUFFERS = re.compile(r"bool|complex|float8")
+NOT_IN_BUFFERS = re.compile(r"bool|complex|float8")
 
 
 class Results(_results.Results):
@@ -55,8 +55,8 @@ class Results(_results.Results):
         if not self.best:
             raise self.best.error()  # type: ignore[union-attr]
         triton = _optional.needed("triton", "triton_config", "best is the same as a dict")
-        return triton.Config({name: value for name, value in self.best.items() if name not in _OPTIONS},
-                             **{name: value for name, value in self.best.items() if name in _OPTIONS})
+        return triton.Config({name: value for name, value in self.best.items() if name not in OPTIONS},
+                             **{name: value for name, value in self.best.items() if name in OPTIONS})
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """The results, the fastest first. ImportError without pandas."""
@@ -72,8 +72,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     """Tunes a function decorated by @triton.jit.
 
     args: the values of its parameters that are not constexpr, in order or as a dict by name: contiguous arrays of PyTorch,
-    CuPy or NumPy, ints and floats. constexprs: values by name of those that are not tuned (a dict as args may have them,
-    too); others have their defaults.
+    CuPy or NumPy, ints and floats; None, True and False become constants of the kernel. constexprs: values by name of those
+    that are not tuned (a dict as args may have them, too); others have their defaults.
     configs: dicts or triton.Configs, of which all are tried and no others; or space: a dict of lists by name, with
     restrictions as tune_kernel takes them. num_warps, num_stages, num_ctas and maxnreg are Triton's options.
     grid: the number of programs, 1 to 3 of them: numbers, expressions ("cdiv(n, BLOCK)"), or a function of META, as a
@@ -93,7 +93,7 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     InvalidArgumentError names what is not supported or wrong.
     """
     kernel = _kernel(fn)
-    names = _Parameters.of(kernel)
+    names = Parameters.of(kernel)
     given = _given_configs(fn, configs, space)
     chosen = Space(space, restrictions, "space") if given is None else Space.of_configs(given)
     if given is not None:
@@ -101,9 +101,10 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
             raise InvalidArgumentError("restrictions belong to space; leave out of configs what is not to be tried")
         options.setdefault("strategy", "exhaustive")
     values, fixed = names.values(args, constexprs or {}, chosen)
-    blocks = _definition.grid_of(_grid(grid, {**values, **fixed}), chosen)
-    arguments = _read(values, names.types, outputs, reference)
-    sources = _source.of(kernel, fn)
+    blocks = _definition.grid_of(grid_over(grid, {**values, **fixed}), chosen)
+    constants = {name: value for name, value in values.items() if value is None or isinstance(value, bool)}
+    arguments = _read(values, names.types, outputs, reference, constants)
+    sources = _source.alone(kernel, constants) if constants else _source.of(kernel, fn)
 
     connect = _tune.connections(client)
     with connect() as connection:
@@ -150,7 +151,7 @@ def _kernel(fn: Any) -> Any:
     return inner
 
 
-class _Parameters(NamedTuple):
+class Parameters(NamedTuple):
     """A kernel's parameters by name."""
 
     run_time: List[str]
@@ -159,7 +160,7 @@ class _Parameters(NamedTuple):
     types: Dict[str, str]  # of scalars, where the kernel says them: "i64"
 
     @classmethod
-    def of(cls, kernel: Any) -> "_Parameters":
+    def of(cls, kernel: Any) -> "Parameters":
         defaults = {name: getattr(item.default, "value", item.default)
                     for name, item in inspect.signature(kernel.fn).parameters.items() if item.default is not item.empty}
         is_constexpr = {name: item.is_constexpr for name, item in zip(kernel.arg_names, kernel.params)}
@@ -183,9 +184,9 @@ class _Parameters(NamedTuple):
             if name not in self.run_time and name not in self.constexprs:
                 raise InvalidArgumentError(f"args: the kernel has no parameter '{name}'")
         for name in (*constexprs, *space.domains):
-            if name not in self.constexprs and name not in _OPTIONS:
+            if name not in self.constexprs and name not in OPTIONS:
                 raise InvalidArgumentError(f"'{name}' is neither a constexpr parameter of the kernel nor one of Triton's "
-                                           f"options {', '.join(_OPTIONS)}")
+                                           f"options {', '.join(OPTIONS)}")
         own = {name: value for name, value in given.items() if name in self.constexprs}
         for name in (*own, *constexprs):
             if name in space.domains or name in own and name in constexprs:
@@ -238,13 +239,17 @@ def _given_configs(fn: Any, configs: Any, space: Any) -> Optional[List[Dict[str,
         configs = getattr(fn, "configs", None)
     if not isinstance(configs, (list, tuple)) or not configs:
         raise InvalidArgumentError("give configs, a list of dicts or triton.Configs, or space, a dict of lists by name")
-    made = [_config(given, f"configs[{index}]") for index, given in enumerate(configs)]
+    return completed([_config(given, f"configs[{index}]") for index, given in enumerate(configs)])
+
+
+def completed(made: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """With the same names in all: options that a config lacks have Triton's default."""
     names = list(dict.fromkeys(name for config in made for name in config))
     for index, config in enumerate(made):
         for name in names:
-            if name not in config and name not in _OPTIONS:
+            if name not in config and name not in OPTIONS:
                 raise InvalidArgumentError(f"configs[{index}] has no {name}, which others have")
-            config.setdefault(name, _OPTIONS.get(name))
+            config.setdefault(name, OPTIONS.get(name))
     if all(config.get("num_ctas", 1) == 1 for config in made):
         names = [name for name in names if name != "num_ctas"]
     return [{name: config[name] for name in names} for config in made]
@@ -258,16 +263,16 @@ def _config(given: Any, what: str) -> Dict[str, Any]:
     for name in ("pre_hook", "ir_override"):
         if getattr(given, name, None) is not None:
             raise InvalidArgumentError(f"{what} has a {name}, which is not supported")
-    options = {name: getattr(given, name, None) for name in _OPTIONS}
+    options = {name: getattr(given, name, None) for name in OPTIONS}
     return {**given.kwargs, **{name: value for name, value in options.items() if value is not None}}
 
 
-def _grid(given: Any, known: Mapping[str, Any]) -> Any:
+def grid_over(given: Any, known: Mapping[str, Any]) -> Any:
     """As _definition.grid_of takes it: with what is the same for all configs."""
     if callable(given):
         return lambda config: given(collections.ChainMap(config, dict(known)))
     if isinstance(given, (list, tuple)):
-        return [_grid(item, known) for item in given]
+        return [grid_over(item, known) for item in given]
     if not isinstance(given, str):
         return given
     try:
@@ -283,7 +288,7 @@ class _Known(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = self._known.get(node.id)
-        value = value.item() if _is_scalar(value) else value
+        value = value.item() if is_scalar(value) else value
         return ast.Constant(value) if isinstance(value, (bool, int, float, str)) else node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -296,21 +301,23 @@ class _Known(ast.NodeTransformer):
 # ---- Arguments ----
 
 
-def _read(values: Mapping[str, Any], types: Mapping[str, str], outputs: Any, reference: Any) -> List[Argument]:
+def _read(values: Mapping[str, Any], types: Mapping[str, str], outputs: Any, reference: Any,
+          constants: Mapping[str, Any]) -> List[Argument]:
     expected = _expected(values, outputs, reference)
     _check_apart(values)
-    names = _arguments.names_of(list(values))
+    passed = {name: value for name, value in values.items() if name not in constants}
+    names = _arguments.names_of(list(passed))
     made = []
-    for own, (name, given) in zip(names, values.items()):
+    for name in expected:
+        if name in constants:
+            raise InvalidArgumentError(f"outputs: '{name}' is {constants[name]}, which a kernel cannot change")
+    for own, (name, given) in zip(names, passed.items()):
         what = f"args['{name}']"
-        if isinstance(given, (bool, int, float)) or _is_scalar(given):
+        if isinstance(given, (bool, int, float)) or is_scalar(given):
             if name in expected:
                 raise InvalidArgumentError(f"outputs: '{name}' is a number, which a kernel cannot change")
-            made.append(_scalar(own, given, types.get(name), what))
+            made.append(scalar(own, given, types.get(name), what))
             continue
-        if given is None:
-            raise InvalidArgumentError(f"{what} is None, which an argument of a definition cannot be; give an array that the "
-                                       "kernel does not read")
         _check_array(given, what)
         array, data_type = _arguments.flat_array(given, what)
         if name not in expected:
@@ -367,20 +374,20 @@ def _called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     return function(**{item.name: values[item.name] for item in wanted if item.name in values})
 
 
-def _is_scalar(given: Any) -> bool:
+def is_scalar(given: Any) -> bool:
     """NumPy's; a tensor without dimensions is a pointer."""
     import numpy
 
     return isinstance(given, numpy.generic)
 
 
-def _scalar(name: str, given: Any, annotated: Optional[str], what: str) -> Argument:
+def scalar(name: str, given: Any, annotated: Optional[str], what: str) -> Argument:
     """Of the type that Triton gives it."""
     import numpy
 
     value = plain(given, what)
-    if isinstance(value, (bool, str)):
-        raise InvalidArgumentError(f"{what} is a {type(value).__name__}; declare the parameter tl.constexpr, or give an int")
+    if isinstance(value, (bool, str)):  # a bool of NumPy's
+        raise InvalidArgumentError(f"{what} is a {type(given).__name__}; declare the parameter tl.constexpr, or give an int")
     if isinstance(value, float):
         return Argument(name, annotated if annotated == "f64" else "f32", numpy.float64(value))
     own = "i32" if -(1 << 31) <= value < 1 << 31 else "i64"
@@ -388,7 +395,7 @@ def _scalar(name: str, given: Any, annotated: Optional[str], what: str) -> Argum
 
 
 def _check_array(given: Any, what: str) -> None:
-    kind = _NOT_IN_BUFFERS.search(str(getattr(given, "dtype", "")))
+    kind = NOT_IN_BUFFERS.search(str(getattr(given, "dtype", "")))
     if kind is not None:
         raise InvalidArgumentError(f"{what} has elements of type {given.dtype}, which a definition's buffers do not have; "
                                    "give another type")
@@ -414,7 +421,7 @@ def _extent(given: Any) -> "Optional[tuple[int, int]]":
         begin = given.data_ptr()
         return begin, begin + given.numel() * given.element_size()
     interface = getattr(given, "__cuda_array_interface__", None) or getattr(given, "__array_interface__", None)
-    if not interface or _is_scalar(given) or not hasattr(given, "nbytes"):
+    if not interface or is_scalar(given) or not hasattr(given, "nbytes"):
         return None
     begin = interface["data"][0]
     return begin, begin + given.nbytes
