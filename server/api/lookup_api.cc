@@ -1,5 +1,6 @@
 #include "server/api/lookup_api.h"
 
+#include "server/api/kernel_api.h"
 #include "server/base/status_macros.h"
 #include "server/lookup/batch_lookup.h"
 #include "server/records/resource_names.h"
@@ -24,6 +25,18 @@ absl::StatusOr<v1::BatchLookupConfigsResponse> LookupApi::BatchLookupConfigs(
   if (!response.ok()) return response;
   response->set_catalog_age_ms(node_watch_->AgeMs());
   tally_->AddLookups({response->matches().data(), static_cast<size_t>(response->matches_size())});
+  return response;
+}
+
+absl::StatusOr<v1::AgreeConfigResponse> LookupApi::AgreeConfig(const Principal& principal,
+                                                               const v1::AgreeConfigRequest& request) {
+  absl::StatusOr<v1::AgreeConfigResponse> response = agreements_.Agree(KernelOwner(principal), request);
+  if (!response.ok()) {
+    tally_->AddBadLookup();
+  } else if (response->has_answer()) {
+    const int match = response->answer().match();
+    tally_->AddLookups({&match, 1});
+  }
   return response;
 }
 
