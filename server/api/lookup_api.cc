@@ -42,9 +42,10 @@ absl::StatusOr<v1::AgreeConfigResponse> LookupApi::AgreeConfig(const Principal& 
 
 absl::StatusOr<v1::ListBestConfigsResponse> LookupApi::ListBestConfigs(const v1::ListBestConfigsRequest& request) {
   ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  v1::ListBestConfigsResponse response;
+  response.set_catalog_revision(context_.catalog->revision());
   ASSIGN_OR_RETURN(auto page,
                    context_.catalog->List(request.kernel(), size, request.page_token(), request.program_digest()));
-  v1::ListBestConfigsResponse response;
   for (const auto& best : page.first) *response.add_bests() = *best;
   response.set_next_page_token(page.second);
   return response;

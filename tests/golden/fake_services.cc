@@ -212,6 +212,7 @@ class FakeLookup final : public v1::LookupService::Service {
   }
   grpc::Status ListBestConfigs(grpc::ServerContext*, const v1::ListBestConfigsRequest* request,
                                v1::ListBestConfigsResponse* response) override {
+    response->set_catalog_revision(12);
     std::vector<v1::BestConfig> bests = CatalogBests();
     if (request->kernel() == "annotated") {
       bests = {PinnedBest(), PlainBest()};
