@@ -198,6 +198,18 @@ TEST_F(AgreementsTest, WhatIsRefusedIsNotAgreedOn) {
   EXPECT_EQ(Agree(request).answer().match(), v1::MATCH_EXACT);
 }
 
+TEST_F(AgreementsTest, ARunCountsInTheQuotaOfWhoBeganIt) {
+  v1::AgreeConfigRequest begin;
+  begin.set_run_id("run");
+  const Principal token{"ci", PrincipalKind::kToken, Rights().With(Right::kLookup)};
+  ASSERT_TRUE(farm_.service().lookup_api().AgreeConfig(token, begin).ok());
+  Begin("run");
+  Begin("own");
+  const std::string question(32, 'q');
+  EXPECT_EQ(farm_.store().lookups()->FindAgreement("run", question).value()->run.owner, "ci");
+  EXPECT_EQ(farm_.store().lookups()->FindAgreement("own", question).value()->run.owner, "");
+}
+
 TEST_F(AgreementsTest, WhatIsInMemoryIsAnsweredWhileTheStoreIsAway) {
   Tune();
   Agree();
