@@ -112,7 +112,7 @@ class Lookups final : public SharedFacet<LookupStore> {
     }
     return backend_->Write([&](Sql& sql) -> absl::StatusOr<AgreedRunRow> {
       // Runs begin rarely, and those that begin at once must not find the same place in the quota free.
-      RETURN_IF_ERROR(sql.Lock("LOCK TABLE agreed_run IN SHARE ROW EXCLUSIVE MODE"));
+      RETURN_IF_ERROR(sql.Lock("SELECT pg_advisory_xact_lock(hashtextextended('agreed_run', 2))"));
       ASSIGN_OR_RETURN(const std::optional<AgreedRunRow> found, FindRun(sql, run.run_id));
       if (found.has_value()) return *found;
       ASSIGN_OR_RETURN(const int64_t runs, sql.QueryInt("SELECT count(*) FROM agreed_run WHERE owner = $1", run.owner));
@@ -161,9 +161,10 @@ class Lookups final : public SharedFacet<LookupStore> {
 
   absl::StatusOr<int64_t> DeleteUnusedRuns(int64_t used_before_ms, int runs_max) override {
     return backend_->Write([&](Sql& sql) {
+      // The condition is there twice for a run that is used while this waits for its row.
       return sql.Change(
           "DELETE FROM agreed_run WHERE run_id IN (SELECT run_id FROM agreed_run WHERE last_used_at_ms < $1 ORDER BY "
-          "last_used_at_ms, run_id LIMIT $2)",
+          "last_used_at_ms, run_id LIMIT $2) AND last_used_at_ms < $1",
           used_before_ms, int64_t{runs_max});
     });
   }
