@@ -56,6 +56,10 @@ std::string Serialized(const LookupConfigRequest& request) {
 absl::StatusOr<Digest> QuestionOf(const LookupContext& context, const AgreeConfigRequest& request) {
   LookupConfigRequest question = request.question();
   question.clear_with_device_class();
+  question.mutable_problem()->clear_key();
+  if (question.worst_match() == tunefarm::v1::MATCH_UNSPECIFIED) {
+    question.set_worst_match(tunefarm::v1::MATCH_DEFAULT);
+  }
   if (!question.device_selector().empty()) {
     ASSIGN_OR_RETURN(
         const LookupTarget target,

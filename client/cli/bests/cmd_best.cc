@@ -198,7 +198,9 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::LookupConfigRequest request;
   request.set_kernel(kernel.name);
-  ASSIGN_OR_RETURN(*request.mutable_program_digest(), ProgramDigestOf(kernel));
+  // In a run, the question is that of a client that names the kernel.
+  ASSIGN_OR_RETURN(*request.mutable_program_digest(),
+                   options.run.empty() ? ProgramDigestOf(kernel) : ProgramDigestOfPath(kernel));
   *request.mutable_problem() = problem;
   request.set_device_selector(options.device);
   request.set_with_device_class(true);
@@ -212,7 +214,7 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(v1::AgreeConfigResponse agreed, std::move(answer));
   v1::LookupConfigResponse& response = *agreed.mutable_answer();
   const bool is_stored = response.program_digest().empty() || response.program_digest() == request.program_digest();
-  if (kernel.definition.has_value() && !is_stored && response.match() == v1::MATCH_DEFAULT) {
+  if (!request.program_digest().empty() && !is_stored && response.match() == v1::MATCH_DEFAULT) {
     RETURN_IF_ERROR(TakeOwnDefault(*kernel.definition, problem, &response));
   }
   if (response.match() == v1::MATCH_NOT_FOUND || response.match() == v1::MATCH_UNSPECIFIED) {

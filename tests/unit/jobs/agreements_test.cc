@@ -167,6 +167,7 @@ TEST_F(AgreementsTest, QuestionsAreTheSameByTheirWordsAndTheDevicesClass) {
   by_uuid.mutable_question()->set_device_selector("HOST-1");
   by_class.mutable_question()->set_device_selector(Lookup().best().device_class_id());
   by_class.mutable_question()->set_with_device_class(true);
+  by_class.mutable_question()->set_worst_match(v1::MATCH_DEFAULT);
   const v1::AgreeConfigResponse first = Agree(by_uuid);
   EXPECT_FALSE(first.answer().has_device_class());
   TuneToAnother();
