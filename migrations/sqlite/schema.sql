@@ -18,6 +18,22 @@ CREATE TABLE agent (
   draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
   lease_until_ms INTEGER  -- NULL: it lives until it is released
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE agreed_answer (
+  run_id TEXT NOT NULL REFERENCES agreed_run (run_id) ON DELETE CASCADE,
+  question_sha BLOB NOT NULL CHECK (length(question_sha) = 32),
+  answer BLOB NOT NULL CHECK (length(answer) <= 1048576),
+  agreed_at_ms INTEGER NOT NULL,
+  PRIMARY KEY (run_id, question_sha)
+) STRICT;
+CREATE TABLE agreed_run (
+  run_id TEXT NOT NULL PRIMARY KEY CHECK (length(run_id) BETWEEN 1 AND 128),
+  owner TEXT NOT NULL CHECK (length(owner) <= 256),  -- in whose quota it counts
+  catalog_revision INTEGER NOT NULL CHECK (catalog_revision >= 0),
+  begun_at_ms INTEGER NOT NULL,
+  last_used_at_ms INTEGER NOT NULL,  -- coarse
+  answers INTEGER NOT NULL DEFAULT 0 CHECK (answers >= 0),
+  answer_bytes INTEGER NOT NULL DEFAULT 0 CHECK (answer_bytes >= 0)
+) STRICT;
 CREATE TABLE best_change (
   revision INTEGER PRIMARY KEY CHECK (revision >= 1),
   key_sha BLOB NOT NULL CHECK (length(key_sha) = 32),
@@ -283,6 +299,8 @@ CREATE TABLE work_unit (
   CONSTRAINT work_unit_done_at_iff_done CHECK ((done_at_ms IS NOT NULL) = (state IN (3, 4)))
 ) STRICT;
 CREATE INDEX agent_live ON agent (agent_id) WHERE released_at_ms IS NULL;
+CREATE INDEX agreed_run_by_owner ON agreed_run (owner);
+CREATE INDEX agreed_run_by_use ON agreed_run (last_used_at_ms);
 CREATE INDEX best_change_by_kernel ON best_change (kernel_name);
 CREATE INDEX best_change_by_key ON best_change (key_sha);
 CREATE INDEX best_config_by_kernel ON best_config (kernel_id);

@@ -39,6 +39,8 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.v1.DataFileService/UploadDataFile", kSubmit, kLookups, kRead},
       {"tunefarm.v1.LookupService/LookupConfig", kLookup, kLookups, kRead},
       {"tunefarm.v1.LookupService/BatchLookupConfigs", kLookup, kLookups, kRead},
+      // Stores an answer that the caller may look up, for those who name the same run; counted as the look-ups are.
+      {"tunefarm.v1.LookupService/AgreeConfig", kLookup, kLookups, kRead},
       {"tunefarm.v1.LookupService/ListBestConfigs", kLookup, kLookups, kRead},
       {"tunefarm.v1.CatalogService/WatchBestConfigs", kLookup, kCalls, kRead},
       {"tunefarm.v1.CatalogService/PinBestConfig", kAdmin, kCalls, kChange},

@@ -1,5 +1,6 @@
 #include "server/api/lookup_api.h"
 
+#include "server/api/kernel_api.h"
 #include "server/base/status_macros.h"
 #include "server/lookup/batch_lookup.h"
 #include "server/records/resource_names.h"
@@ -27,11 +28,24 @@ absl::StatusOr<v1::BatchLookupConfigsResponse> LookupApi::BatchLookupConfigs(
   return response;
 }
 
+absl::StatusOr<v1::AgreeConfigResponse> LookupApi::AgreeConfig(const Principal& principal,
+                                                               const v1::AgreeConfigRequest& request) {
+  absl::StatusOr<v1::AgreeConfigResponse> response = agreements_.Agree(KernelOwner(principal), request);
+  if (!response.ok()) {
+    tally_->AddBadLookup();
+  } else if (response->has_answer()) {
+    const int match = response->answer().match();
+    tally_->AddLookups({&match, 1});
+  }
+  return response;
+}
+
 absl::StatusOr<v1::ListBestConfigsResponse> LookupApi::ListBestConfigs(const v1::ListBestConfigsRequest& request) {
   ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
+  v1::ListBestConfigsResponse response;
+  response.set_catalog_revision(context_.catalog->revision());
   ASSIGN_OR_RETURN(auto page,
                    context_.catalog->List(request.kernel(), size, request.page_token(), request.program_digest()));
-  v1::ListBestConfigsResponse response;
   for (const auto& best : page.first) *response.add_bests() = *best;
   response.set_next_page_token(page.second);
   return response;

@@ -22,7 +22,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "server/base/mutex.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "tunefarm/v1/best_config.pb.h"
 #include "tunefarm/v1/problem.pb.h"
 

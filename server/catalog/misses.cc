@@ -16,7 +16,7 @@
 #include "server/base/status_macros.h"
 #include "server/catalog/page_position.h"
 #include "server/records/resource_names.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 
 namespace tunefarm {
 namespace {
@@ -87,7 +87,7 @@ Place PlaceIn(std::string_view text) {
 
 absl::Status Misses::ReadAll(MissTable* all) {
   RETURN_IF_ERROR(AddCounted());
-  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->misses()->LoadMisses());
+  ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->lookups()->LoadMisses());
   all->Load(rows);
   for (const MissRow& row : rows) {
     const auto best = catalog_->Find(row.program_digest, row.problem_key, row.class_id);
@@ -119,7 +119,7 @@ absl::Status Misses::AddCounted() {
     for (size_t i = counted.present.size() - count; i < counted.present.size(); ++i) {
       rows.present.push_back(RowOf(counted.present[i].miss));
     }
-    const absl::Status written = store_->misses()->WriteMisses(rows);
+    const absl::Status written = store_->lookups()->WriteMisses(rows);
     if (!written.ok()) {
       table_.GiveBack(counted);
       return written;
@@ -147,7 +147,7 @@ absl::Status Misses::WriteChanges(MissTable* table) {
     MissChanges rows;
     for (const auto& what : part.gone) rows.gone.push_back(RowOf({what}));
     for (const auto& present : part.present) rows.present.push_back(RowOf(present.miss));
-    const absl::Status written = store_->misses()->WriteMisses(rows);
+    const absl::Status written = store_->lookups()->WriteMisses(rows);
     if (!written.ok()) {
       table->GiveBack(part);
       table->GiveBack(rest);

@@ -89,7 +89,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                    .catalog = &catalog_,
                    .clock = clock_,
                    .misses = misses_.table()},
-                  node_watch_.get(), &tally_),
+                  options_.store, node_watch_.get(), &tally_),
       catalog_api_(catalog_watch_.get(), &bests_, &misses_, &calls_),
       farm_api_(&agents_, &devices_, &orders_, scheduler_.get()) {
   TUNEFARM_CHECK(options_.tasks != nullptr);

@@ -138,6 +138,10 @@ void PublicCalls::AddLookup(Router* router) {
   AddCall(router, "tunefarm.v1.LookupService/LookupConfig", kFast, api, &LookupApi::LookupConfig);
   AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&slow_, kWaitMax}, api,
           &LookupApi::BatchLookupConfigs);
+  router->Add<v1::AgreeConfigRequest>("tunefarm.v1.LookupService/AgreeConfig", CallKind::kCall, Lane{&slow_, kWaitMax},
+                                      [api](const CallContext& context, const v1::AgreeConfigRequest& request) {
+                                        return api->AgreeConfig(context.principal, request);
+                                      });
   AddCall(router, "tunefarm.v1.LookupService/ListBestConfigs", kFast, api, &LookupApi::ListBestConfigs);
 }
 

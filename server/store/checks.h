@@ -14,7 +14,7 @@
 #include "server/store/device_store.h"
 #include "server/store/job_rows.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/study_store.h"
 
 namespace tunefarm {

@@ -8,7 +8,7 @@
 #include "server/store/job_rows.h"
 #include "server/store/kernel_store.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/poison_store.h"
 #include "server/store/shared/sql.h"
 #include "server/store/token_store.h"
@@ -179,6 +179,11 @@ inline PoisonRow ReadPoison(const SqlRow& row) {
 
 #define TUNEFARM_DEVICE_ORDER_COLUMNS "device_uuid, held_out, accepted_sentinels_ms, set_at_ms, revision"
 inline DeviceOrderRow ReadDeviceOrder(const SqlRow& row) {
+  return {row.Bytes(0), row.Bytes(1), row.Int(2), row.Int(3), row.Int(4)};
+}
+
+#define TUNEFARM_AGREED_RUN_COLUMNS "run_id, owner, catalog_revision, begun_at_ms, last_used_at_ms"
+inline AgreedRunRow ReadAgreedRun(const SqlRow& row) {
   return {row.Bytes(0), row.Bytes(1), row.Int(2), row.Int(3), row.Int(4)};
 }
 

@@ -25,7 +25,7 @@ class EntropySource;
 class JobStore;
 class KernelStore;
 class LeaseStore;
-class MissStore;
+class LookupStore;
 class PoisonStore;
 class SettingStore;
 class StoreMaintenance;
@@ -48,7 +48,7 @@ class Store {
   virtual AgentStore* agents() = 0;
   virtual LeaseStore* leases() = 0;
   virtual BestStore* bests() = 0;
-  virtual MissStore* misses() = 0;
+  virtual LookupStore* lookups() = 0;
   virtual PoisonStore* poison() = 0;
   virtual SettingStore* settings() = 0;
   virtual TokenStore* tokens() = 0;

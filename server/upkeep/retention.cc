@@ -8,6 +8,7 @@
 #include "server/base/status_macros.h"
 #include "server/records/resource_names.h"
 #include "server/store/job_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/trial_store.h"
 #include "tunefarm/v1/job.pb.h"
@@ -22,6 +23,7 @@ constexpr int64_t kKernelGraceMs = 7 * kDayMs;
 constexpr int64_t kKernelGraceNearBoundMs = kDayMs / 24;
 constexpr int kRowsAtOnce = 2000;
 constexpr int kJobsAtOnce = 64;
+constexpr int kRunsAtOnce = 16;
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
 bool IsKept(const JobRow& row) {
@@ -93,12 +95,21 @@ absl::Status Retention::RunOnce() {
       RETURN_IF_ERROR(DeleteJobs(kAll, wanted));
     }
   }
+  RETURN_IF_ERROR(DeleteRuns(now_ms - kUnusedRunDays * kDayMs));
   return DeleteKernels(now_ms - kernel_grace_ms);
 }
 
 absl::Status Retention::DeleteKernels(int64_t submitted_before_ms) {
   ASSIGN_OR_RETURN(const int64_t kernels, store_->kernels()->DeleteUnusedKernels(submitted_before_ms));
   stats_.kernels_deleted += kernels;
+  return absl::OkStatus();
+}
+
+absl::Status Retention::DeleteRuns(int64_t used_before_ms) {
+  while (!stopped_.load()) {
+    ASSIGN_OR_RETURN(const int64_t deleted, store_->lookups()->DeleteUnusedRuns(used_before_ms, kRunsAtOnce));
+    if (deleted < kRunsAtOnce) break;
+  }
   return absl::OkStatus();
 }
 

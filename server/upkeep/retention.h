@@ -1,7 +1,8 @@
 // Retention: keeps the database within its bounds. Logs and samples of trials go first, then whole jobs, the oldest
 // first; jobs with a label, jobs that have not ended, bests and the trials that bests stand on are never taken. Kernels
 // go that no job, best or counted miss refers to and that were submitted last a week ago, or an hour ago where the
-// database is near its bound.
+// database is near its bound. Runs of distributed programs go 30 days after they were used last, each with all that it
+// agreed on.
 //
 // Threads: RunOnce on one thread at a time, which it may hold for long: give it an executor of its own. The rest from
 // any thread.
@@ -53,6 +54,7 @@ class Retention : public std::enable_shared_from_this<Retention> {
   absl::Status PruneTrialData(int64_t ended_before_ms, int64_t used_bytes_wanted);
   absl::Status DeleteJobs(int64_t ended_before_ms, int64_t used_bytes_wanted);
   absl::Status DeleteKernels(int64_t submitted_before_ms);
+  absl::Status DeleteRuns(int64_t used_before_ms);
   // True if that many are used or fewer.
   absl::StatusOr<bool> FitsInto(int64_t used_bytes_wanted);
 

@@ -16,7 +16,7 @@
 #include "server/store/device_store.h"
 #include "server/store/job_store.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/poison_store.h"
 #include "server/store/setting_store.h"
 #include "server/store/store.h"
@@ -255,12 +255,26 @@ class FaultyBests : public FaultyFacet<BestStore> {
   }
 };
 
-class FaultyMisses : public FaultyFacet<MissStore> {
+class FaultyLookups : public FaultyFacet<LookupStore> {
  public:
   using FaultyFacet::FaultyFacet;
 
   absl::Status WriteMisses(const MissChanges& changes) override { return Call(__func__, &F::WriteMisses, changes); }
   absl::StatusOr<std::vector<MissRow>> LoadMisses() override { return Call(__func__, &F::LoadMisses); }
+  absl::StatusOr<std::optional<Agreement>> FindAgreement(std::string_view run_id,
+                                                         std::string_view question_sha) override {
+    return Call(__func__, &F::FindAgreement, run_id, question_sha);
+  }
+  absl::StatusOr<AgreedRunRow> BeginRun(const AgreedRunRow& run, const AgreementLimits& limits) override {
+    return Call(__func__, &F::BeginRun, run, limits);
+  }
+  absl::StatusOr<AgreedAnswerRow> AgreeOn(std::string_view run_id, std::string_view question_sha,
+                                          const AgreedAnswerRow& answer, const AgreementLimits& limits) override {
+    return Call(__func__, &F::AgreeOn, run_id, question_sha, answer, limits);
+  }
+  absl::StatusOr<int64_t> DeleteUnusedRuns(int64_t used_before_ms, int runs_max) override {
+    return Call(__func__, &F::DeleteUnusedRuns, used_before_ms, runs_max);
+  }
 };
 
 class FaultyPoison : public FaultyFacet<PoisonStore> {
@@ -321,7 +335,7 @@ class FaultyStore : public Store {
   AgentStore* agents() override { return &agents_; }
   LeaseStore* leases() override { return &leases_; }
   BestStore* bests() override { return &bests_; }
-  MissStore* misses() override { return &misses_; }
+  LookupStore* lookups() override { return &lookups_; }
   PoisonStore* poison() override { return &poison_; }
   SettingStore* settings() override { return &settings_; }
   StoreMaintenance* maintenance() override { return &maintenance_; }
@@ -341,7 +355,7 @@ class FaultyStore : public Store {
   FaultyAgents agents_{&state_, &Store::agents};
   FaultyLeases leases_{&state_, &Store::leases};
   FaultyBests bests_{&state_, &Store::bests};
-  FaultyMisses misses_{&state_, &Store::misses};
+  FaultyLookups lookups_{&state_, &Store::lookups};
   FaultyPoison poison_{&state_, &Store::poison};
   FaultySettings settings_{&state_, &Store::settings};
   FaultyMaintenance maintenance_{&state_, &Store::maintenance};

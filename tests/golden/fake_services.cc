@@ -191,6 +191,13 @@ class FakeLookup final : public v1::LookupService::Service {
     if (request->device_selector() == "pinned") *response->mutable_best() = PinnedBest();
     return grpc::Status::OK;
   }
+  grpc::Status AgreeConfig(grpc::ServerContext* context, const v1::AgreeConfigRequest* request,
+                           v1::AgreeConfigResponse* response) override {
+    response->set_agreed_at_ms(1'800'000'000'000);
+    response->set_run_begun_at_ms(1'799'999'999'000);
+    response->set_run_revision(3);
+    return LookupConfig(context, &request->question(), response->mutable_answer());
+  }
   grpc::Status BatchLookupConfigs(grpc::ServerContext*, const v1::BatchLookupConfigsRequest* request,
                                   v1::BatchLookupConfigsResponse* response) override {
     // As ever exactly where the first column has 64 or 128.
@@ -205,6 +212,7 @@ class FakeLookup final : public v1::LookupService::Service {
   }
   grpc::Status ListBestConfigs(grpc::ServerContext*, const v1::ListBestConfigsRequest* request,
                                v1::ListBestConfigsResponse* response) override {
+    response->set_catalog_revision(12);
     std::vector<v1::BestConfig> bests = CatalogBests();
     if (request->kernel() == "annotated") {
       bests = {PinnedBest(), PlainBest()};

@@ -13,6 +13,13 @@ TEST(BestTest, EveryMatch) {
   cli.Comment("--exact refuses what is only near.");
   cli.Record({"best", "scale_host", "--exact", "--dim", "N=1"});
   EXPECT_EQ(cli.Record({"best", "scale_host", "--exact", "--dim", "N=4"}).code, 3);
+  cli.Comment("What a run agreed on.");
+  cli.Record({"best", "scale_host", "--run", "job-7", "--dim", "N=1"});
+  cli.Record({"best", "scale_host", "--run", "job-7", "--dim", "N=6"});
+  EXPECT_EQ(cli.Record({"best", "scale_host", "--run", "job-7", "--dim", "N=7"}).code, 3);
+  const Result json = cli.Run({"best", "scale_host", "--run", "job-7", "--dim", "N=1", "--output", "json"});
+  EXPECT_NE(json.out.find("\"run\": {\n  \"agreed_at_ms\": 1800000000000"), std::string::npos) << json.out;
+  EXPECT_NE(json.out.find("\"revision\": 3"), std::string::npos) << json.out;
   cli.ExpectMatches("best");
 }
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "tests/store/conformance.h"
 
 namespace tunefarm {
@@ -35,10 +35,10 @@ std::vector<std::string> Keys(const std::vector<MissRow>& rows) {
 }
 
 TEST_P(StoreConformance, MissesAreReadBackAsTheyWereWritten) {
-  EXPECT_THAT(store_->misses()->LoadMisses().value(), IsEmpty());
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {MakeMiss("m=1", 3)}}).ok());
+  EXPECT_THAT(store_->lookups()->LoadMisses().value(), IsEmpty());
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {MakeMiss("m=1", 3)}}).ok());
   Reopen();
-  const std::vector<MissRow> rows = store_->misses()->LoadMisses().value();
+  const std::vector<MissRow> rows = store_->lookups()->LoadMisses().value();
   ASSERT_THAT(rows, SizeIs(1));
   EXPECT_EQ(rows[0].kernel_name, "matmul");
   EXPECT_EQ(rows[0].problem_key, "m=1");
@@ -58,9 +58,9 @@ TEST_P(StoreConformance, CountsOfSeveralDaemonsAddUpAndTheLaterAnswerStays) {
   later.last_asked_at_ms = kNow + 100;
   later.match = 5;
   earlier.first_asked_at_ms = kNow - 100;
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {later}, true}).ok());
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {earlier}, true}).ok());
-  const std::vector<MissRow> rows = store_->misses()->LoadMisses().value();
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {later}, true}).ok());
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {earlier}, true}).ok());
+  const std::vector<MissRow> rows = store_->lookups()->LoadMisses().value();
   ASSERT_THAT(rows, SizeIs(1));
   EXPECT_EQ(rows[0].asked, 7);
   EXPECT_EQ(rows[0].match, 5);
@@ -68,18 +68,18 @@ TEST_P(StoreConformance, CountsOfSeveralDaemonsAddUpAndTheLaterAnswerStays) {
   EXPECT_EQ(rows[0].last_asked_at_ms, kNow + 100);
   later.last_asked_at_ms = kNow + 200;
   later.match = 6;
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {later}, true}).ok());
-  EXPECT_EQ(store_->misses()->LoadMisses()->at(0).asked, 10);
-  EXPECT_EQ(store_->misses()->LoadMisses()->at(0).match, 6);
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {later}, true}).ok());
+  EXPECT_EQ(store_->lookups()->LoadMisses()->at(0).asked, 10);
+  EXPECT_EQ(store_->lookups()->LoadMisses()->at(0).match, 6);
 }
 
 TEST_P(StoreConformance, AMissIsNamedByKernelProblemAndClass) {
   MissRow other_kernel = MakeMiss("m=1");
   other_kernel.kernel_name = "gemm";
-  ASSERT_TRUE(store_->misses()
+  ASSERT_TRUE(store_->lookups()
                   ->WriteMisses({{}, {MakeMiss("m=1"), other_kernel, MakeMiss("m=2"), MakeMiss("m=1", 1, "other")}})
                   .ok());
-  EXPECT_THAT(Keys(store_->misses()->LoadMisses().value()),
+  EXPECT_THAT(Keys(store_->lookups()->LoadMisses().value()),
               ElementsAre("m=1 on class", "m=1 on class", "m=1 on other", "m=2 on class"));
   // Written again it is the same miss, with all that has changed.
   MissRow again = MakeMiss("m=1", 9);
@@ -87,8 +87,8 @@ TEST_P(StoreConformance, AMissIsNamedByKernelProblemAndClass) {
   again.match = 6;
   again.distance = 0;
   again.last_asked_at_ms = kNow + 100;
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {again}}).ok());
-  std::vector<MissRow> rows = store_->misses()->LoadMisses().value();
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {again}}).ok());
+  std::vector<MissRow> rows = store_->lookups()->LoadMisses().value();
   ASSERT_THAT(rows, SizeIs(4));
   EXPECT_EQ(rows[0].kernel_name, "gemm");
   EXPECT_EQ(rows[0].asked, 1);
@@ -98,16 +98,16 @@ TEST_P(StoreConformance, AMissIsNamedByKernelProblemAndClass) {
   EXPECT_EQ(rows[1].distance, 0);
   EXPECT_EQ(rows[1].last_asked_at_ms, kNow + 100);
   // One that goes takes no other along, and one that is not there may go.
-  ASSERT_TRUE(store_->misses()->WriteMisses({{MakeMiss("m=1"), MakeMiss("m=3")}, {}}).ok());
-  rows = store_->misses()->LoadMisses().value();
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{MakeMiss("m=1"), MakeMiss("m=3")}, {}}).ok());
+  rows = store_->lookups()->LoadMisses().value();
   EXPECT_THAT(Keys(rows), ElementsAre("m=1 on class", "m=1 on other", "m=2 on class"));
   EXPECT_EQ(rows[0].kernel_name, "gemm");
 }
 
 TEST_P(StoreConformance, WhatGoesAndComesBackInOneWriteIsThere) {
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {MakeMiss("m=1", 5)}}).ok());
-  ASSERT_TRUE(store_->misses()->WriteMisses({{MakeMiss("m=1")}, {MakeMiss("m=1", 2)}}).ok());
-  const std::vector<MissRow> rows = store_->misses()->LoadMisses().value();
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {MakeMiss("m=1", 5)}}).ok());
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{MakeMiss("m=1")}, {MakeMiss("m=1", 2)}}).ok());
+  const std::vector<MissRow> rows = store_->lookups()->LoadMisses().value();
   ASSERT_THAT(rows, SizeIs(1));
   EXPECT_EQ(rows[0].asked, 2);
 }
@@ -115,14 +115,14 @@ TEST_P(StoreConformance, WhatGoesAndComesBackInOneWriteIsThere) {
 TEST_P(StoreConformance, AWriteOfMissesIsBoundedAndWhole) {
   MissChanges changes;
   for (int i = 0; i < 1000; ++i) changes.present.push_back(MakeMiss("m=" + std::to_string(i)));
-  ASSERT_TRUE(store_->misses()->WriteMisses(changes).ok());
-  EXPECT_THAT(store_->misses()->LoadMisses().value(), SizeIs(1000));
+  ASSERT_TRUE(store_->lookups()->WriteMisses(changes).ok());
+  EXPECT_THAT(store_->lookups()->LoadMisses().value(), SizeIs(1000));
   changes.gone.push_back(MakeMiss("m=0"));
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->misses()->WriteMisses(changes)));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->lookups()->WriteMisses(changes)));
   // One that breaks a bound undoes those before it.
   EXPECT_FALSE(
-      store_->misses()->WriteMisses({{MakeMiss("m=0")}, {MakeMiss("new"), MakeMiss(std::string(5000, 'm'))}}).ok());
-  EXPECT_THAT(store_->misses()->LoadMisses().value(), SizeIs(1000));
+      store_->lookups()->WriteMisses({{MakeMiss("m=0")}, {MakeMiss("new"), MakeMiss(std::string(5000, 'm'))}}).ok());
+  EXPECT_THAT(store_->lookups()->LoadMisses().value(), SizeIs(1000));
 }
 
 }  // namespace

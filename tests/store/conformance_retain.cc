@@ -5,7 +5,7 @@
 #include "server/base/status.h"
 #include "server/store/best_store.h"
 #include "server/store/job_store.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/store_maintenance.h"
 #include "server/store/study_store.h"
 #include "server/store/trial_store.h"
@@ -150,7 +150,7 @@ TEST_P(StoreConformance, KernelsThatNobodyUsesGo) {
   miss.problem_key = "m=1";
   miss.class_id = "class";
   miss.asked = 1;
-  ASSERT_TRUE(store_->misses()->WriteMisses({{}, {miss}}).ok());
+  ASSERT_TRUE(store_->lookups()->WriteMisses({{}, {miss}}).ok());
   EXPECT_EQ(store_->kernels()->DeleteUnusedKernels(kNow).value(), 0);
   // Submitted again, it is young.
   put("unused", "a", kNow + kDay);

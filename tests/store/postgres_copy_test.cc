@@ -11,7 +11,7 @@
 #include "server/store/device_store.h"
 #include "server/store/job_store.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/poison_store.h"
 #include "server/store/postgres/copy_sqlite.h"
 #include "server/store/setting_store.h"
@@ -102,7 +102,10 @@ class PostgresCopy : public testing::Test {
     miss.asked = 3;
     miss.distance = 0.5;
     TUNEFARM_CHECK_OK(store->tokens()->PutToken({"ci", std::string(64, 'a'), "submit", kNow, kNow + 1000}));
-    TUNEFARM_CHECK_OK(store->misses()->WriteMisses({{}, {miss}}));
+    TUNEFARM_CHECK_OK(store->lookups()->WriteMisses({{}, {miss}}));
+    TUNEFARM_CHECK_OK(store->lookups()->BeginRun({"run", "alice", 2, kNow, kNow + 1}, {}).status());
+    TUNEFARM_CHECK_OK(
+        store->lookups()->AgreeOn("run", std::string(32, '\0'), {std::string("an\0swer", 7), kNow + 2}, {}).status());
     TUNEFARM_CHECK_OK(store->settings()->GetOrPutSetting("host", "uuid").status());
     TUNEFARM_CHECK_OK(store->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "old").status());
     TUNEFARM_CHECK_OK(store->leases()->TakeLease({"reaper", "node", "detail", 3'600'000}).status());
@@ -184,8 +187,11 @@ class PostgresCopy : public testing::Test {
     }
     for (const BestRemovalRow& r : Value(store->bests()->LoadBestRemovals()))
       add("removal", r.kernel_name, r.key.problem_key, r.revision);
-    for (const MissRow& m : Value(store->misses()->LoadMisses()))
+    for (const MissRow& m : Value(store->lookups()->LoadMisses()))
       add("miss", m.kernel_name, m.problem_key, m.asked, m.distance);
+    const std::optional<Agreement> agreed = Value(store->lookups()->FindAgreement("run", std::string(32, '\0')));
+    add("agreed", agreed->run.owner, agreed->run.catalog_revision, agreed->run.begun_at_ms, agreed->run.last_used_at_ms,
+        agreed->answer->answer, agreed->answer->agreed_at_ms);
     for (const PoisonRow& p : Value(store->poison()->LoadPoison("program-kernel", "class")))
       add("poison", p.config, p.outcome, p.crashes);
     for (const AgentRow& a : Value(store->agents()->ListAgents()))

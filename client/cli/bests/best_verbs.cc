@@ -122,6 +122,7 @@ absl::StatusOr<ExitCode> ListChosenBests(Session* session, const BestChoice& cho
         const v1::ListBestConfigsResponse page,
         Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::ListBestConfigs, request));
     all.mutable_bests()->MergeFrom(page.bests());
+    if (token.empty()) all.set_catalog_revision(page.catalog_revision());
     return page.next_page_token();
   };
   ASSIGN_OR_RETURN(const bool has_more, FetchPages(choice.limit, fetch, [&] { return all.bests_size(); }));

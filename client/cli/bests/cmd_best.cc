@@ -1,5 +1,6 @@
 // best: the answer to "which config for this kernel, problem, device?".
 
+#include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ struct BestOptions {
   std::string device;
   std::string format = "text";
   bool exact = false;
+  std::string run;  // a distributed run's id; empty: none
   // Where the binary goes; empty: nowhere, "-": stdout.
   std::string cubin, ptx, so;
 
@@ -84,11 +86,32 @@ absl::Status TakeOwnDefault(const v1::Kernel& definition, const v1::Problem& pro
   return absl::OkStatus();
 }
 
+// What the daemon says, and for a run since when it says so.
+absl::StatusOr<v1::AgreeConfigResponse> Ask(Connection* connection, const BestOptions& options,
+                                            const v1::LookupConfigRequest& request) {
+  if (!options.run.empty()) {
+    v1::AgreeConfigRequest of_run;
+    of_run.set_run_id(options.run);
+    *of_run.mutable_question() = request;
+    return Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::AgreeConfig, of_run);
+  }
+  v1::AgreeConfigResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_answer(),
+                   Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
+  return response;
+}
+
+std::string UtcText(int64_t ms) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(static_cast<std::time_t>(ms / 1000)));
+}
+
 absl::StatusOr<ExitCode> ListAllBests(Session* session, const BestOptions& options) {
-  const bool says_more = !options.problem.dims.empty() || !options.problem.pins.empty() || !options.device.empty();
+  const bool says_more =
+      !options.problem.dims.empty() || !options.problem.pins.empty() || !options.device.empty() || !options.run.empty();
   if (says_more || options.exact || options.format != "text" || options.wants_binary()) {
     return InvalidArgument(
-        "--dim, --pin, --device, --format, --exact, --cubin, --ptx and --so say more about a KERNEL; name it too");
+        "--dim, --pin, --device, --format, --exact, --run, --cubin, --ptx and --so say more about a KERNEL; name it "
+        "too");
   }
   return ListBests(session, "");
 }
@@ -152,11 +175,17 @@ absl::StatusOr<std::string> WholeJson(Session* session, const v1::LookupConfigRe
 }
 
 // Without `compile` only the answer where its definition is gone.
-absl::Status PrintJson(Session* session, const v1::LookupConfigResponse& response,
+absl::Status PrintJson(Session* session, const v1::AgreeConfigResponse& agreed,
                        const absl::StatusOr<AnsweredConfig>& answered, bool compile) {
-  const absl::StatusOr<std::string> json = WholeJson(session, response, answered, compile);
+  const absl::StatusOr<std::string> json = WholeJson(session, agreed.answer(), answered, compile);
   if (compile) RETURN_IF_ERROR(json.status());
-  session->Print(json.ok() ? *json : ToJson(response));
+  std::string text = json.ok() ? *json : ToJson(agreed.answer());
+  if (agreed.agreed_at_ms() != 0) {
+    text = WithFields(text, {{"run", JsonObject({{"agreed_at_ms", std::to_string(agreed.agreed_at_ms())},
+                                                 {"begun_at_ms", std::to_string(agreed.run_begun_at_ms())},
+                                                 {"revision", std::to_string(agreed.run_revision())}})}});
+  }
+  session->Print(text);
   if (!json.ok()) session->Note(fmt::format("Without macros and launches: {}", MessageOf(json.status())));
   return absl::OkStatus();
 }
@@ -169,24 +198,31 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::LookupConfigRequest request;
   request.set_kernel(kernel.name);
-  ASSIGN_OR_RETURN(*request.mutable_program_digest(), ProgramDigestOf(kernel));
+  // In a run, the question is that of a client that names the kernel.
+  ASSIGN_OR_RETURN(*request.mutable_program_digest(),
+                   options.run.empty() ? ProgramDigestOf(kernel) : ProgramDigestOfPath(kernel));
   *request.mutable_problem() = problem;
   request.set_device_selector(options.device);
   request.set_with_device_class(true);
   request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
   std::string tune = "tunefarm tune " + options.kernel;
   for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
-  absl::StatusOr<v1::LookupConfigResponse> answer =
-      Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request);
+  absl::StatusOr<v1::AgreeConfigResponse> answer = Ask(connection, options, request);
   if (kernel.definition.has_value() && ReasonOf(answer.status()) == "KERNEL_NOT_FOUND") {
     return NotFound("{} was never tuned here; run: {}", kernel.name, tune);
   }
-  ASSIGN_OR_RETURN(v1::LookupConfigResponse response, std::move(answer));
+  ASSIGN_OR_RETURN(v1::AgreeConfigResponse agreed, std::move(answer));
+  v1::LookupConfigResponse& response = *agreed.mutable_answer();
   const bool is_stored = response.program_digest().empty() || response.program_digest() == request.program_digest();
-  if (kernel.definition.has_value() && !is_stored && response.match() == v1::MATCH_DEFAULT) {
+  if (!request.program_digest().empty() && !is_stored && response.match() == v1::MATCH_DEFAULT) {
     RETURN_IF_ERROR(TakeOwnDefault(*kernel.definition, problem, &response));
   }
   if (response.match() == v1::MATCH_NOT_FOUND || response.match() == v1::MATCH_UNSPECIFIED) {
+    if (!options.run.empty()) {
+      return NotFound("{} is known of {} for this problem and device, as run {} agreed on at {}",
+                      options.exact ? "nothing exact" : "nothing", kernel.name, options.run,
+                      UtcText(agreed.agreed_at_ms()));
+    }
     return NotFound("{} is known of {} for this problem and device; run: {}",
                     options.exact ? "nothing exact" : "nothing", kernel.name, tune);
   }
@@ -204,7 +240,7 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
     ASSIGN_OR_RETURN(const std::string text, DefinesText(*answered));
     session->Print(text);
   } else if (is_json) {
-    RETURN_IF_ERROR(PrintJson(session, response, answered, options.format == "json"));
+    RETURN_IF_ERROR(PrintJson(session, agreed, answered, options.format == "json"));
   } else if (options.cubin == "-" || options.ptx == "-" || options.so == "-") {
     // The binary is what is printed.
   } else if (format == OutputFormat::kCsv) {
@@ -220,10 +256,14 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
     if (!key.empty() && response.match() != v1::MATCH_NEAREST_SHAPE) question += "  " + key;
     if (!response.best().device_class_name().empty() && response.match() != v1::MATCH_SAME_ARCH)
       question += "  on  " + response.best().device_class_name();
-    session->Print(BestText(response, question));
+    std::string text = BestText(response, question);
+    if (!options.run.empty()) {
+      text += fmt::format("run      {}, fixed since {}\n", options.run, UtcText(agreed.agreed_at_ms()));
+    }
+    session->Print(text);
   }
   NoteDefinition(*session, kernel.name, request.program_digest(), response);
-  if (response.match() == v1::MATCH_DEFAULT) {
+  if (response.match() == v1::MATCH_DEFAULT && options.run.empty()) {
     session->Note("Not tuned yet: this is the default config. Run: " + tune);
   }
   return kExitOk;
@@ -251,6 +291,9 @@ void AddBest(CLI::App* app, Session* session) {
     best->add_option(one.name, options.get()->*one.file, one.help)->type_name("FILE");
   }
   best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
+  best->add_option("--run", options->run,
+                   "The answer that all processes of this distributed run get: the first one stays.")
+      ->type_name("ID");
   best->callback([session, options] {
     // A subcommand has set its own before.
     if (session->command) return;

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -23,6 +22,7 @@ namespace tunefarm::cli {
 namespace {
 
 constexpr int kPageSize = 1000;
+constexpr int kAttempts = 20;
 
 struct SnapshotOptions {
   std::string file;
@@ -87,6 +87,27 @@ absl::Status FetchBests(Connection* connection, const std::string& kernel, std::
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> CatalogRevision(Connection* connection) {
+  v1::ListBestConfigsRequest request;
+  request.set_page_size(1);
+  ASSIGN_OR_RETURN(const v1::ListBestConfigsResponse page,
+                   Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::ListBestConfigs, request));
+  return page.catalog_revision();
+}
+
+// All bests of these kernels as they were at one revision of the catalog, which is answered.
+absl::StatusOr<int64_t> FetchAtOneRevision(Connection* connection, const std::vector<std::string>& kernels,
+                                           std::vector<v1::BestConfig>* bests) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    ASSIGN_OR_RETURN(const int64_t before, CatalogRevision(connection));
+    bests->clear();
+    for (const std::string& kernel : kernels) RETURN_IF_ERROR(FetchBests(connection, kernel, bests));
+    ASSIGN_OR_RETURN(const int64_t after, CatalogRevision(connection));
+    if (before == after) return before;
+  }
+  return Aborted("best configs change faster than they are read; export them again later");
+}
+
 // The newest of a display name, or the one of "kernels/{id}".
 absl::StatusOr<v1::Kernel> StoredDefinition(Connection* connection, const std::string& name) {
   v1::GetKernelRequest request;
@@ -125,8 +146,8 @@ snapshot::Kernel KernelOf(const v1::Kernel& kernel) {
 absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions& options) {
   RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  std::vector<v1::BestConfig> bests;
-  if (options.kernels.empty()) RETURN_IF_ERROR(FetchBests(connection, "", &bests));
+  std::vector<std::string> names;
+  if (options.kernels.empty()) names.emplace_back();  // all
   // By name, the definitions that are asked for and not the newest of their name.
   std::map<std::string, v1::Kernel> asked;
   for (const std::string& kernel : std::set<std::string>(options.kernels.begin(), options.kernels.end())) {
@@ -136,12 +157,14 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
       return InvalidArgument("--kernel names two definitions of {}; a snapshot holds one of each name",
                              definition.display_name());
     }
-    if (is_new) RETURN_IF_ERROR(FetchBests(connection, definition.display_name(), &bests));
+    if (is_new) names.push_back(definition.display_name());
   }
-  std::map<std::string, std::vector<const v1::BestConfig*>> by_kernel;
-  for (const v1::BestConfig& best : bests) by_kernel[best.kernel_name()].push_back(&best);
+  std::vector<v1::BestConfig> bests;
   snapshot::Contents contents;
   contents.made_at_ms = Clock::Real()->WallMs();
+  ASSIGN_OR_RETURN(contents.revision, FetchAtOneRevision(connection, names, &bests));
+  std::map<std::string, std::vector<const v1::BestConfig*>> by_kernel;
+  for (const v1::BestConfig& best : bests) by_kernel[best.kernel_name()].push_back(&best);
   int64_t written = 0, of_older_programs = 0;
   for (const auto& [name, own] : by_kernel) {
     v1::Kernel definition;
@@ -152,7 +175,6 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
     }
     snapshot::Kernel kernel = KernelOf(definition);
     for (const v1::BestConfig* const best : own) {
-      contents.revision = std::max(contents.revision, best->revision());
       // Whether a config of an older program holds for the newest one takes the definition to say.
       if (best->program_digest() != kernel.program_digest) {
         ++of_older_programs;

@@ -26,6 +26,7 @@ from tunefarm.model import (Answer, BatchAnswer, BatchConfigs, BestConfig, Devic
 
 if TYPE_CHECKING:
     from tunefarm._plot import plot
+    from tunefarm._run import Run
     from tunefarm.client import Client, tune_job
     from tunefarm.client import tune_job as tune
     from tunefarm.inline import run_kernel, tune_kernel
@@ -38,13 +39,14 @@ __all__ = [
     "DeviceClass", "DeviceKind", "DeviceState", "Dim", "FailedPreconditionError", "InternalError",
     "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
     "LaunchError", "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem",
-    "Progress", "ResourceExhaustedError", "ResourceUse", "Results", "ServerInfo", "Study", "StudyState", "Trial",
+    "Progress", "ResourceExhaustedError", "ResourceUse", "Results", "Run", "ServerInfo", "Study", "StudyState", "Trial",
     "TrialPurpose", "TunefarmError", "UnavailableError", "plot", "run_kernel", "tune", "tune_job", "tune_kernel",
 ]
 
 # What needs gRPC is loaded when it is first named, so that the helpers for tuning scripts work without.
 _LAZY = {"Client": "tunefarm.client", "tune_job": "tunefarm.client", "plot": "tunefarm._plot",
-         "Results": "tunefarm.results", "run_kernel": "tunefarm.inline", "tune_kernel": "tunefarm.inline"}
+         "Results": "tunefarm.results", "Run": "tunefarm._run", "run_kernel": "tunefarm.inline",
+         "tune_kernel": "tunefarm.inline"}
 
 
 def __getattr__(name: str) -> Any:

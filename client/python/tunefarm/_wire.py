@@ -95,12 +95,12 @@ def best_config(message: Any) -> model.BestConfig:
         measurement=_measurement_of(message))
 
 
-def answer(message: Any) -> model.Answer:
+def answer(message: Any, run: str = "", agreed_at_ms: int = 0) -> model.Answer:
     match = model.Match(message.match)
     found = match not in (model.Match.NOT_FOUND, model.Match.UNSPECIFIED)
     return model.Answer(match, best_config(message.best) if found else None, message.distance,
                         message.catalog_revision, message.age_ms, message.kernel, message.program_digest,
-                        message.other_programs)
+                        message.other_programs, run, agreed_at_ms)
 
 
 def progress(message: Any) -> model.Progress:

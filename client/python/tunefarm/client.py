@@ -13,6 +13,7 @@ import grpc
 from tunefarm import _calls, _connection, _data_files, _definition_data, _definitions, _requests, _wire, model
 from tunefarm._display import angle, notebook
 from tunefarm._progress import ProgressDisplay
+from tunefarm._run import Run, chosen_id
 from tunefarm._visible import visible
 from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPreconditionError, InternalError,
                              InvalidArgumentError, JobCancelledError, JobFailedError, NotFoundError, TunefarmError, UnavailableError)
@@ -445,6 +446,16 @@ class Client:
             kernel=name, program_digest=digest, device_selector=device or "", worst_match=_requests.match(worst_match))
         _wire.fill_values(request.problem.dims, {**(problem or {}), **dims}, "dim")
         return _wire.answer(self._read(self._lookup.LookupConfig, request, timeout))
+
+    def join_run(self, run_id: Optional[str] = None, *, snapshot: Optional[KernelLike] = None,
+                 timeout: Optional[float] = None) -> Run:
+        """For a process of a distributed run: the Run whose `best` gives all of its processes the same answers, here and
+        on all control daemons of the farm. At the start of the process: what the run agrees on begins with the catalog as
+        it is when the first one joins. `run_id` is any text that all processes of the run share, and no other run has had
+        in the last 30 days; None: TORCHELASTIC_RUN_ID.
+
+        `snapshot`: a file of `tunefarm export snapshot` from this farm, for when the daemon is lost (see Run.best)."""
+        return Run(self, chosen_id(run_id, os.environ), snapshot, timeout)
 
     @overload
     def best_batch(self, kernel: KernelLike, columns: Mapping[str, Sequence[Any]], device: Optional[str] = None,

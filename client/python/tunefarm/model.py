@@ -339,6 +339,10 @@ class Answer:
     # For a question by name: how many other definitions of the name have a best for the problem. More than 0: the name
     # is ambiguous, and the definition that was submitted last answered.
     other_programs: int = 0
+    # Of a distributed run (Client.join_run): its id, and since when the answer is fixed for it, in milliseconds since 1970
+    # UTC; 0: it is a snapshot's.
+    run: str = ""
+    agreed_at_ms: int = 0
 
     @property
     def config(self) -> Mapping[str, Value]:

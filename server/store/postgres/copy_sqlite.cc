@@ -69,6 +69,8 @@ constexpr Table kTables[] = {
     {"best_change", "key_sha, " TUNEFARM_BEST_CHANGE_COLUMNS, "ORDER BY revision"},
     {"best_removal", "key_sha, program_digest, problem_key, class_id, kernel_name, revision"},
     {"miss", "key_sha, " TUNEFARM_MISS_COLUMNS},
+    {"agreed_run", TUNEFARM_AGREED_RUN_COLUMNS ", answers, answer_bytes"},
+    {"agreed_answer", "run_id, question_sha, answer, agreed_at_ms"},
     {"access_token", TUNEFARM_TOKEN_COLUMNS},
     {"request_dedup", "request_id, body_digest, job_id, created_at_ms"},
 };

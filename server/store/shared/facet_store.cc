@@ -7,7 +7,7 @@
 #include "server/store/device_store.h"
 #include "server/store/job_store.h"
 #include "server/store/lease_store.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/poison_store.h"
 #include "server/store/setting_store.h"
 #include "server/store/store_maintenance.h"
@@ -25,7 +25,7 @@ void FacetStore::MakeSharedFacets(SqlBackend* backend, std::function<void(std::s
   kernels_ = NewKernelStore(backend);
   devices_ = NewDeviceStore(backend);
   bests_ = NewBestStore(backend);
-  misses_ = NewMissStore(backend);
+  lookups_ = NewLookupStore(backend);
   poison_ = NewPoisonStore(backend);
   settings_ = NewSettingStore(backend, std::move(on_catalog_id));
   tokens_ = NewTokenStore(backend);

@@ -20,7 +20,7 @@ class FacetStore : public Store {
   AgentStore* agents() final { return agents_.get(); }
   LeaseStore* leases() final { return leases_.get(); }
   BestStore* bests() final { return bests_.get(); }
-  MissStore* misses() final { return misses_.get(); }
+  LookupStore* lookups() final { return lookups_.get(); }
   PoisonStore* poison() final { return poison_.get(); }
   SettingStore* settings() final { return settings_.get(); }
   TokenStore* tokens() final { return tokens_.get(); }
@@ -45,7 +45,7 @@ class FacetStore : public Store {
   std::unique_ptr<KernelStore> kernels_;
   std::unique_ptr<DeviceStore> devices_;
   std::unique_ptr<BestStore> bests_;
-  std::unique_ptr<MissStore> misses_;
+  std::unique_ptr<LookupStore> lookups_;
   std::unique_ptr<PoisonStore> poison_;
   std::unique_ptr<SettingStore> settings_;
   std::unique_ptr<TokenStore> tokens_;

@@ -31,7 +31,7 @@ class SharedFacet : public Interface {
 std::unique_ptr<KernelStore> NewKernelStore(SqlBackend* backend);
 std::unique_ptr<DeviceStore> NewDeviceStore(SqlBackend* backend);
 std::unique_ptr<BestStore> NewBestStore(SqlBackend* backend);
-std::unique_ptr<MissStore> NewMissStore(SqlBackend* backend);
+std::unique_ptr<LookupStore> NewLookupStore(SqlBackend* backend);
 std::unique_ptr<PoisonStore> NewPoisonStore(SqlBackend* backend);
 std::unique_ptr<TokenStore> NewTokenStore(SqlBackend* backend);
 // `on_catalog_id` (may be null) is called with the catalog's id whenever it was read or written, by the calling thread.

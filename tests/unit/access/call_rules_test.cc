@@ -70,8 +70,8 @@ TEST(CallRulesTest, WhatOnlyReadsSaysSoInItsDefinition) {
         if (rule != nullptr && only_reads) {
           EXPECT_FALSE(rule->is_change) << rule->call;
         }
-        // Nothing that changes anything is open to those who may only look.
-        if (rule != nullptr && rule->right == Right::kLookup) {
+        // Nothing that changes anything is open to those who may only look, but to fix answers for a run of theirs.
+        if (rule != nullptr && rule->right == Right::kLookup && method->name() != "AgreeConfig") {
           EXPECT_TRUE(only_reads) << rule->call;
         }
       }

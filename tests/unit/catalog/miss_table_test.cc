@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/random.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 
 namespace tunefarm {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "client/cli/app.h"
+#include "client/cpp/snapshot/snapshot_file.h"
 #include "server/base/file.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/client_cpp/fake_daemon.h"
@@ -66,6 +67,18 @@ TEST_F(ExportTest, WhatIsExportedAnswersWithoutADaemon) {
   spec.varying_dims = {"M"};  // N takes the definition's default, 8
   spec.device = kClass;
   EXPECT_EQ(client->Prepare(spec)->Lookup({65})->answer->config.Int("TILE"), 6);
+}
+
+// A run goes by it, also where the newest change left no best.
+TEST_F(ExportTest, ASnapshotHasTheCatalogsRevision) {
+  catalog_.Put(MakeBest(64, 32, 5));
+  catalog_.Put(MakeBest(65, 8, 6));
+  const int64_t revision = catalog_.Retire(MakeBest(65, 8, 6));
+  const std::string file = directory_.File("bests.tfsnap");
+  ASSERT_EQ(Export({file}), 0) << said_;
+  EXPECT_EQ(snapshot::SnapshotFile::Open(file)->revision(), revision);
+  ASSERT_EQ(Export({file, "--kernel", "matmul"}), 0) << said_;
+  EXPECT_EQ(snapshot::SnapshotFile::Open(file)->revision(), revision);
 }
 
 TEST_F(ExportTest, NothingToWriteLeavesTheOldFile) {

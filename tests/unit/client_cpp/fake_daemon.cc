@@ -210,6 +210,7 @@ struct FakeDaemon::Services : v1::KernelService::Service,
   grpc::Status ListBestConfigs(grpc::ServerContext*, const v1::ListBestConfigsRequest* request,
                                v1::ListBestConfigsResponse* response) override {
     MutexLock lock(&catalog->mutex);
+    response->set_catalog_revision(catalog->last_revision);
     // One a page.
     size_t skip = request->page_token().empty() ? 0 : std::stoul(request->page_token());
     if (skip >= catalog->bests.size()) return grpc::Status::OK;

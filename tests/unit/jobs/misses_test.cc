@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
-#include "server/store/miss_store.h"
+#include "server/store/lookup_store.h"
 #include "server/upkeep/miss_writer.h"
 #include "tests/fakes/log_capture.h"
 #include "tests/unit/jobs/farm.h"
@@ -140,7 +140,7 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
   EXPECT_THAT(Listed(), ElementsAre("N=4096 x1"));
   // The store hears of it with the next write.
   ASSERT_TRUE(farm_.service().misses().Write().ok());
-  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), SizeIs(1));
+  EXPECT_THAT(farm_.store().lookups()->LoadMisses().value(), SizeIs(1));
   // A job that promotes nothing takes nothing away.
   tunefarm::v1::Job job;
   job.set_no_promotion(true);
@@ -192,7 +192,7 @@ TEST_F(MissesTest, WhatWasPromotedBeforeTheCrashIsNoMissAfterIt) {
   Restart();  // the promotion is on disk, that it takes the miss away is not
   EXPECT_THAT(Listed(), ElementsAre("N=128 x1"));
   ASSERT_TRUE(farm_.service().misses().Write().ok());
-  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), SizeIs(1));
+  EXPECT_THAT(farm_.store().lookups()->LoadMisses().value(), SizeIs(1));
 }
 
 TEST_F(MissesTest, AStoreThatFailsHoldsUpNoLookUpAndLosesNothing) {
@@ -225,7 +225,7 @@ TEST_F(MissesTest, ManyAreWrittenInParts) {
   EXPECT_EQ(farm_.service().misses().unwritten(), 700);
   ASSERT_TRUE(farm_.service().misses().Write().ok());
   EXPECT_EQ(writes, 4);
-  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), SizeIs(1200));
+  EXPECT_THAT(farm_.store().lookups()->LoadMisses().value(), SizeIs(1200));
 }
 
 TEST_F(MissesTest, PagesAreInOrderAndNoneIsOnTwo) {
@@ -279,7 +279,7 @@ TEST_F(MissesTest, AreListedAndForgottenByKernelAndClass) {
   EXPECT_THAT(Listed(), ElementsAre("N=64 x1"));
   farm_.hooked_store->instead_of("WriteMisses") = nullptr;
   EXPECT_EQ(farm_.service().catalog_api().DeleteMisses({})->deleted(), 1);
-  EXPECT_THAT(farm_.store().misses()->LoadMisses().value(), IsEmpty());
+  EXPECT_THAT(farm_.store().lookups()->LoadMisses().value(), IsEmpty());
 }
 
 TEST(MissWriter, WritesEveryTenSecondsAndSaysOnceThatItCannot) {
