@@ -168,6 +168,7 @@ class MoeTuner {
   absl::StatusOr<ExitCode> Search(const std::vector<v1::Problem>& missing, const std::vector<FusedMoeRow>& rows) {
     if (missing.empty()) return kExitOk;
     v1::CreateJobRequest request = RequestFor(options_.max_trials);
+    request.mutable_job()->set_promote_given(true);
     for (const v1::Problem& problem : missing) {
       *request.mutable_job()->add_problems() = problem;
       const auto row =
@@ -230,9 +231,10 @@ class MoeTuner {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
     return ForEachTrial(connection_, list, [row](v1::Trial* trial) -> absl::StatusOr<bool> {
-      if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE) return true;
+      if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || trial->outcome() == v1::OUTCOME_LOST) return true;
       ASSIGN_OR_RETURN(const TritonConfig config, TritonOf(trial->config()));
-      const double ns = trial->outcome() == v1::OUTCOME_OK ? trial->measurement().median_ns() : 0;
+      const bool has_time = trial->outcome() == v1::OUTCOME_OK || trial->outcome() == v1::OUTCOME_NOISY;
+      const double ns = has_time ? trial->measurement().median_ns() : 0;
       if (config == row->tuned) row->tuned_ns = ns;
       if (config == row->untuned) row->untuned_ns = ns;
       return true;
