@@ -171,7 +171,8 @@ def align(topk_ids_ptr, counts_ptr, sorted_token_ids_ptr, expert_ids_ptr, num_to
     for first in range(0, rows, COUNT):
         row = first + tl.arange(0, COUNT)
         mine = (tl.load(topk_ids_ptr + row, mask=row < rows, other=-1) == expert).to(tl.int32)
-        tl.store(sorted_token_ids_ptr + place + tl.cumsum(mine, 0) - 1, row, mask=mine != 0)
+        target = place + tl.cumsum(mine, 0) - 1
+        tl.store(sorted_token_ids_ptr + target, row, mask=mine != 0)
         place += tl.sum(mine, 0)
     for first in range(place, end, COUNT):
         free = first + tl.arange(0, COUNT)
