@@ -205,6 +205,7 @@ int RunWords(const std::vector<std::string>& arguments, Session* session) {
   app.require_subcommand(0, 1);
   AddGlobalOptions(&app, session);
   AddTune(&app, session);
+  AddTuneMoe(&app, session);
   AddJobs(&app, session);
   AddResults(&app, session);
   AddBest(&app, session);

@@ -8,6 +8,7 @@
 namespace tunefarm::cli {
 
 void AddTune(CLI::App* app, Session* session);  // cmd_tune.cc: tune, run, submit
+void AddTuneMoe(CLI::App* app, Session* session);
 void AddJobs(CLI::App* app, Session* session);
 void AddResults(CLI::App* app, Session* session);
 void AddBest(CLI::App* app, Session* session);

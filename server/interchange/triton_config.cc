@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "server/base/status.h"
@@ -77,18 +76,6 @@ std::vector<TritonResult> FastestOfEachM(const std::vector<TritonResult>& result
   sorted.erase(std::unique(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.m == b.m; }),
                sorted.end());
   return sorted;
-}
-
-const TritonResult& NearestByRatio(const std::vector<TritonResult>& results, int64_t m) {
-  const auto distance = [m](const TritonResult& result) {
-    return std::abs(std::log2(static_cast<double>(std::max<int64_t>(result.m, 1)) / static_cast<double>(m)));
-  };
-  // The first of the least: the smaller of two equally near, up to what rounding makes of equal ratios.
-  const TritonResult* nearest = &results.front();
-  for (const TritonResult& result : results) {
-    if (distance(result) < distance(*nearest) - 1e-9) nearest = &result;
-  }
-  return *nearest;
 }
 
 std::string SeedNote(const TritonTable& table, std::string_view kernel, std::string_view device,

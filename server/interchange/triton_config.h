@@ -22,6 +22,8 @@ struct TritonConfig {
   int64_t num_warps = 0, num_stages = 0;
   // waves_per_eu, matrix_instr_nonkdim and kpack, of configs that have them; in this order.
   std::vector<std::pair<std::string, int64_t>> more;
+
+  bool operator==(const TritonConfig&) const = default;
 };
 
 // `renamed`: how the kernel itself calls what Triton kernels call BLOCK_SIZE_M and so on; names that it lacks are the
@@ -42,9 +44,6 @@ struct TritonResult {
 
 // For each M the fastest, ascending; the first of equally fast ones.
 std::vector<TritonResult> FastestOfEachM(const std::vector<TritonResult>& results);
-
-// Of results with ascending M, the nearest by ratio, of two equally near the smaller one. `results` is not empty.
-const TritonResult& NearestByRatio(const std::vector<TritonResult>& results, int64_t m);
 
 // One key of a written table.
 struct TableKey {

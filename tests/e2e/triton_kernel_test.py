@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from farm import Farm, wait_until
+from farm import KERNELS, Farm, wait_until
 
 SYSTEM = "/usr/bin/python3"
 FAKE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "fake_triton"
@@ -138,6 +138,37 @@ class TritonKernels(unittest.TestCase):
             other.start()
             refused = other.cli("submit", self.kernel(), "--device", "H100", check=False)
             self.assertNotEqual(refused.returncode, 0)
+
+    def test_the_fused_moe_kernel_compiles_and_one_binary_serves_all_batch_sizes(self):
+        farm = self.farm()
+
+        def compiled(*dims):
+            words = [word for dim in dims for word in ("--dim", dim)]
+            done = self.compile(farm, KERNELS / "fused_moe", *words, "--pin", "BLOCK_SIZE_M=64", "--pin", "BLOCK_SIZE_K=64",
+                                "--pin", "BLOCK_SIZE_N=64", "--pin", "GROUP_SIZE_M=1")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("compiled 8 of 8 configs", done.stdout)
+            return {path.name for path in (farm.directory / "cache").rglob("*.bin") if path.stat().st_size}
+
+        wait_until(lambda: len(compiled("M=64")) == 8, "the binaries of eight configs")
+        for tokens in ("M=1", "M=77", "M=4096"):
+            self.assertEqual(len(compiled(tokens)), 8, tokens)
+        wait_until(lambda: len(compiled("product=both")) == 16, "those of both products")
+        wait_until(lambda: len(compiled("product=both", "operands=u8")) == 24, "those of bytes")
+
+    def test_tune_moe_refuses_what_it_does_not_tune(self):
+        farm = self.farm()
+        layer = ("tune-moe", "--experts", "8", "--intermediate", "384", "--hidden", "256", "--for", "vllm")
+        for options, message in ((("--topk", "2", "--dtype", "fp8_w8a8"), "goes with 128,128"),
+                                 (("--topk", "2", "--block-shape", "128,128"), "goes with 128,128"),
+                                 (("--topk", "2", "--dtype", "fp8_w8a8", "--block-shape", "64,64"), "goes with 128,128"),
+                                 (("--topk", "9"), "at most all 8 experts"),
+                                 (("--topk", "2", "--batch-size", "0"), "--batch-size")):
+            done = farm.cli(*layer, *options, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(message, done.stderr)
+        # No device of this machine runs it.
+        self.assertNotEqual(farm.cli(*layer, "--topk", "2", check=False).returncode, 0)
 
     def test_what_has_no_meaning_is_refused_before_anything_compiles(self):
         with Farm() as farm:

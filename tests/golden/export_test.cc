@@ -83,32 +83,6 @@ TEST(ExportTest, ColumnsOfBenchmarkScripts) {
   cli.ExpectMatches("export_benchmark");
 }
 
-TEST(ExportTest, FusedMoe) {
-  CommandLine cli;
-  cli.Record({"export", "vllm", "--kernel", "grouped_gemm_forward", "--dim", "topk=8"});
-  cli.Comment("Problems that differ in more than the tokens.");
-  EXPECT_EQ(cli.Record({"export", "vllm", "--kernel", "grouped_gemm_forward"}).code, 2);
-  cli.Comment("From all configs of a job there is one that Triton takes for each problem.");
-  const std::string folder = cli.directory().File("configs");
-  cli.Record({"export", "sglang", "--job", "27", "--triton", "3.4.0", "--dir", folder});
-  const std::string name = "configs/configs/triton_3_4_0/E=128,N=768,device_name=NVIDIA_H200.json";
-  ExpectEqualsFile("export_sglang.json", Written(cli, name));
-  ExpectEqualsFile("export_sglang.seed.json", Written(cli, name + ".seed.json"));
-  cli.Comment("What is there stays, unless --force.");
-  EXPECT_EQ(cli.Record({"export", "sglang", "--job", "27", "--triton", "3.4.0", "--dir", folder}).code, 1);
-  EXPECT_EQ(cli.Run({"export", "sglang", "--job", "27", "--triton", "3.4.0", "--dir", folder, "--force"}).code, 0);
-  cli.Record({"export", "vllm", "--job", "27", "--same-kernel", "--dir", cli.directory().File("own")});
-  EXPECT_FALSE(fs::exists(cli.directory().File("own/E=128,N=768,device_name=NVIDIA_H200.json.seed.json")));
-  cli.Comment("Which product of a layer it is must be known, and which kernel.");
-  EXPECT_EQ(cli.Record({"export", "vllm", "--kernel", "gemm", "--parameter", "BLOCK_SIZE_M=BM", "--parameter",
-                        "BLOCK_SIZE_N=BN", "--parameter", "BLOCK_SIZE_K=BK"})
-                .code,
-            2);
-  EXPECT_EQ(cli.Record({"export", "vllm"}).code, 2);
-  EXPECT_EQ(cli.Record({"export", "vllm", "--kernel", "scale_host"}).code, 2);
-  cli.ExpectMatches("export_fused_moe");
-}
-
 TEST(ExportTest, Aiter) {
   CommandLine cli;
   cli.Record({"export", "aiter", "--kernel", "grouped_gemm_forward", "--dim", "topk=8", "-q"});

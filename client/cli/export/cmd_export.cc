@@ -62,7 +62,6 @@ void AddExport(CLI::App* app, Session* session) {
   AddExportHeader(command, session);
   AddExportBests(command, session);
   AddExportAiter(command, session);
-  AddExportFusedMoe(command, session);
 }
 
 }  // namespace tunefarm::cli

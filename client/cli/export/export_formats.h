@@ -11,6 +11,5 @@ void AddExportTables(CLI::App* command, Session* session);  // csv, json, markdo
 void AddExportHeader(CLI::App* command, Session* session);
 void AddExportBests(CLI::App* command, Session* session);
 void AddExportAiter(CLI::App* command, Session* session);
-void AddExportFusedMoe(CLI::App* command, Session* session);  // vllm, sglang
 
 }  // namespace tunefarm::cli

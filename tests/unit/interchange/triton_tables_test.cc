@@ -5,7 +5,7 @@
 
 #include "server/base/status.h"
 #include "server/interchange/bucketed_json.h"
-#include "server/interchange/fused_moe_json.h"
+#include "server/interchange/triton_config.h"
 
 namespace tunefarm::interchange {
 namespace {
@@ -65,72 +65,19 @@ TEST(TritonConfigTest, WhatTritonCannotTake) {
   EXPECT_EQ(why([](auto*) {}, 36863), "its stages need 36864 bytes of shared memory, a block has 36863");
 }
 
-TEST(TritonResultsTest, FastestOfEachMAndNearestByRatio) {
+TEST(TritonResultsTest, FastestOfEachM) {
   const auto results = FastestOfEachM({Result(64, 1, 50), Result(8, 2, 70), Result(64, 3, 40), Result(8, 4, 70)});
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[0].config.num_stages, 2) << "the first of equally fast ones";
   EXPECT_EQ(results[1].config.num_stages, 3);
-  EXPECT_EQ(NearestByRatio(results, 1).m, 8);
-  EXPECT_EQ(NearestByRatio(results, 22).m, 8);
-  // sqrt(8 * 64) = 22.6: not the arithmetic mean.
-  EXPECT_EQ(NearestByRatio(results, 23).m, 64);
-  EXPECT_EQ(NearestByRatio(results, 4096).m, 64);
-  EXPECT_EQ(NearestByRatio({Result(8, 1), Result(32, 2)}, 16).m, 8) << "the smaller of two equally near";
 }
 
-TEST(FusedMoeTest, AlwaysTheWholeLadder) {
-  const auto table = WriteFusedMoeJson({Result(1, 1), Result(64, 2), Result(8192, 3)});
-  ASSERT_TRUE(table.ok());
-  const auto stages = StagesOf(*table);
-  EXPECT_EQ(stages.size(), 18u);
-  for (const auto& [m, expected] :
-       std::map<int, int>{{1, 1}, {4, 1}, {8, 1}, {16, 2}, {64, 2}, {512, 2}, {1024, 3}, {4096, 3}}) {
-    EXPECT_EQ(stages.at(std::to_string(m)), expected) << m;
-  }
-  ASSERT_EQ(table->keys.size(), 18u);
-  EXPECT_FALSE(table->keys[0].is_filled);
-  EXPECT_TRUE(table->keys[1].is_filled);
-  EXPECT_EQ(table->keys[17].measured_m, 8192);
-  EXPECT_TRUE(table->keys[17].is_filled);
-  // The order of the file is that of the ladder, which decides ties in its readers.
-  EXPECT_EQ(table->text.find("{\n    \"1\": {\n        \"BLOCK_SIZE_M\": 64,\n        \"BLOCK_SIZE_N\": 128,\n        "
-                             "\"BLOCK_SIZE_K\": 32,\n        \"GROUP_SIZE_M\": 1,\n        \"num_warps\": 4,\n        "
-                             "\"num_stages\": 1\n    },\n    \"2\": {"),
-            0u);
-  EXPECT_TRUE(table->text.ends_with("}\n"));
-  EXPECT_FALSE(WriteFusedMoeJson({}).ok());
-}
-
-// All keys are numbers: any other one stops the readers.
-TEST(FusedMoeTest, NothingButNumbers) {
-  const auto table = WriteFusedMoeJson({Result(16, 1)});
-  const json parsed = json::parse(table->text);
-  for (const auto& [key, config] : parsed.items()) {
-    EXPECT_EQ(key.find_first_not_of("0123456789"), std::string::npos) << key;
-  }
-  const json note = json::parse(SeedNote(*table, "k", "NVIDIA H200", "E=8"));
+TEST(SeedNoteTest, SaysWhereEachKeyWasMeasured) {
+  const json note = json::parse(SeedNote({"{}", {{"16", 16, false}, {"any", 8, true}}}, "k", "NVIDIA H200", "E=8"));
   EXPECT_EQ(note.at("seed"), true);
-  EXPECT_EQ(note.at("keys").at("1").at("measured_m"), 16);
-  EXPECT_EQ(note.at("keys").at("1").at("filled"), true);
+  EXPECT_EQ(note.at("keys").at("any").at("measured_m"), 8);
+  EXPECT_EQ(note.at("keys").at("any").at("filled"), true);
   EXPECT_EQ(note.at("keys").at("16").at("filled"), false);
-}
-
-TEST(FusedMoeTest, FileNames) {
-  FusedMoeName name{128, 384, "NVIDIA H200", "", false};
-  EXPECT_EQ(FusedMoeFileName(name, FusedMoeReader::kVllm), "E=128,N=384,device_name=NVIDIA_H200.json");
-  name.device = "NVIDIA H200 NVL";
-  EXPECT_EQ(FusedMoeFileName(name, FusedMoeReader::kVllm), "E=128,N=384,device_name=NVIDIA_H200.json");
-  EXPECT_EQ(FusedMoeFileName(name, FusedMoeReader::kSglang), "E=128,N=384,device_name=NVIDIA_H200_NVL.json");
-  name.device = "NVIDIA GH200 480GB";
-  name.dtype = "fp8_w8a8";
-  name.is_down = true;
-  EXPECT_EQ(FusedMoeFileName(name, FusedMoeReader::kVllm),
-            "E=128,N=384,device_name=NVIDIA_GH200_480GB,dtype=fp8_w8a8.json");
-  EXPECT_EQ(FusedMoeFileName(name, FusedMoeReader::kSglang),
-            "E=128,N=384,device_name=NVIDIA_GH200_480GB,dtype=fp8_w8a8_down.json");
-  name.device = "A  B/C";
-  name.is_down = false;
-  EXPECT_EQ(FusedMoeFileName(name, FusedMoeReader::kVllm), "E=128,N=384,device_name=A_B_C,dtype=fp8_w8a8.json");
 }
 
 TEST(BucketedTest, TheLargestMOfABucketCounts) {
