@@ -230,7 +230,12 @@ class MoeTuner {
       return InvalidArgument("--device {} means several device classes; name one", options_.device);
     }
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job.name()));
-    if (outcome.detached) return kExitInterrupted;
+    if (outcome.detached) {
+      // Two jobs would search the same.
+      session_->Note(
+          fmt::format("Repeat the command when job {} has ended: it goes on from there.", JobNumber(job.name())));
+      return kExitInterrupted;
+    }
     *ended = outcome.job;
     const ExitCode code = ExplainEnd(*session_, outcome.job);
     // A batch size without a valid config keeps what its reader takes anyway.
