@@ -309,7 +309,8 @@ class MoeTuner {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
     return ForEachTrial(connection_, list, [row](v1::Trial* trial) -> absl::StatusOr<bool> {
-      if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || trial->outcome() == v1::OUTCOME_LOST) return true;
+      const bool is_judged = trial->outcome() != v1::OUTCOME_UNSPECIFIED && trial->outcome() != v1::OUTCOME_LOST;
+      if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || !is_judged) return true;
       ASSIGN_OR_RETURN(const TritonConfig config, TritonOf(trial->config()));
       const bool is_noisy = trial->outcome() == v1::OUTCOME_NOISY;
       const bool has_time =
