@@ -97,8 +97,8 @@ std::string FusedMoeReport(const std::vector<FusedMoeRow>& rows, std::string_vie
   for (const FusedMoeRow& row : rows) {
     const bool has_both = row.tuned_ns > 0 && row.untuned_ns > 0;
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.m, ShortText(row.untuned),
-                        TimeText(row.untuned_ns), ShortText(row.tuned), TimeText(row.tuned_ns),
-                        has_both ? fmt::format("{:.2f}x", row.untuned_ns / row.tuned_ns) : "-",
+                        row.untuned_fails ? "fails" : TimeText(row.untuned_ns), ShortText(row.tuned),
+                        TimeText(row.tuned_ns), has_both ? fmt::format("{:.2f}x", row.untuned_ns / row.tuned_ns) : "-",
                         row.keeps_tuned() ? "tuned" : "as without");
   }
   return text;

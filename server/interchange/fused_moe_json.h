@@ -45,9 +45,10 @@ struct FusedMoeRow {
   int64_t m = 0;
   TritonConfig tuned, untuned;          // the winner of a search; what its reader takes without the table
   double tuned_ns = 0, untuned_ns = 0;  // 0: was not measured, or failed
+  bool untuned_fails = false;           // it was tried, and cannot run or computes wrongly
 
-  // The winner, if it takes at most 99 % of the other's time, or if the other cannot run; else the other.
-  bool keeps_tuned() const { return tuned_ns > 0 && (untuned_ns <= 0 || tuned_ns <= 0.99 * untuned_ns); }
+  // The winner, if it takes at most 99 % of the other's time, or if the other fails; else the other.
+  bool keeps_tuned() const { return tuned_ns > 0 && (untuned_ns > 0 ? tuned_ns <= 0.99 * untuned_ns : untuned_fails); }
   const TritonConfig& kept() const { return keeps_tuned() ? tuned : untuned; }
 };
 

@@ -4,6 +4,7 @@ interpreter has a stand-in (tests/data/fake_triton)."""
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -163,12 +164,40 @@ class TritonKernels(unittest.TestCase):
                                  (("--topk", "2", "--block-shape", "128,128"), "goes with 128,128"),
                                  (("--topk", "2", "--dtype", "fp8_w8a8", "--block-shape", "64,64"), "goes with 128,128"),
                                  (("--topk", "9"), "at most all 8 experts"),
+                                 (("--topk", "2", "--triton", "3.6"), "--triton 3.6: give three numbers"),
+                                 (("--topk", "2", "--triton", "../3.6.0"), "give three numbers"),
+                                 (("--topk", "2", "--triton", "3.6.0.1"), "give three numbers"),
                                  (("--topk", "2", "--batch-size", "0"), "--batch-size")):
             done = farm.cli(*layer, *options, check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(message, done.stderr)
+        histogram = self.folder / "counts.f32"
+        for counts, message in (((1,) * 7, "it has 28 bytes, and 8 experts take 32"),
+                                ((1,) + (0,) * 7, "1 of 8 experts have a count above 0, and each token has 2"),
+                                ((1,) * 7 + (-1,), "the count of expert 7 is -1"),
+                                ((1, float("nan")) + (1,) * 6, "the count of expert 1 is nan")):
+            histogram.write_bytes(struct.pack(f"<{len(counts)}f", *counts))
+            done = farm.cli(*layer, "--topk", "2", "--histogram", histogram, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(message, done.stderr)
         # No device of this machine runs it.
         self.assertNotEqual(farm.cli(*layer, "--topk", "2", check=False).returncode, 0)
+
+    def test_tune_moe_finds_existing_files_before_it_tunes(self):
+        farm = self.farm()
+        sizes = ("--experts", "8", "--intermediate", "384", "--hidden", "256", "--topk", "2", "--device", "H100")
+        stem = "E=8,N=384,device_name=NVIDIA_H100_80GB_HBM3"
+        for reader, name in (("vllm", stem + ".json"), ("sglang", f"configs/triton_3_6_0/{stem}_down.md")):
+            folder = self.folder / reader
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).write_text("mine")
+            done = farm.cli("tune-moe", *sizes, "--for", reader, "--dir", folder, check=False)
+            self.assertIn(f"{name} exists; nothing was written", done.stderr)
+            # Without that file it would tune, for which there is no device here.
+            done = farm.cli("tune-moe", *sizes, "--for", reader, "--dir", folder, "--force", check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertNotIn("exists", done.stderr)
+            self.assertEqual((folder / name).read_text(), "mine")
 
     def test_what_has_no_meaning_is_refused_before_anything_compiles(self):
         with Farm() as farm:

@@ -120,6 +120,7 @@ class FusedMoe(unittest.TestCase):
             # What is tuned is not tuned again.
             again = self.tune_moe(folder, "--for", "vllm", "--force", *options)
             self.assertNotIn("batch sizes are searched", again.stderr)
+            self.assertIn("2 of 2 batch sizes have a best already", again.stderr)
 
     def test_tables_for_sglang(self):
         folder = self.folder / "sglang"

@@ -44,6 +44,13 @@ void ExportTarget::AddDirectory(CLI::App* command) {
   if (CLI::Option* const one = command->get_option_no_throw("--file")) own->excludes(one);
 }
 
+absl::Status ExportTarget::CheckIsNew(const std::string& name) const {
+  std::error_code error;
+  const fs::path path = fs::path(directory) / name;
+  if (force || !fs::exists(path, error)) return absl::OkStatus();
+  return AlreadyExists("{} exists; nothing was written (--force replaces it)", path.string());
+}
+
 absl::Status ExportTarget::Write(const Session& session, const std::vector<ExportedFile>& files) const {
   RETURN_IF_ERROR(session.CheckOneForm());
   if (directory.empty() && files.size() != 1) {
@@ -57,13 +64,7 @@ absl::Status ExportTarget::Write(const Session& session, const std::vector<Expor
     session.PrintFile(files[0].text);
     return absl::OkStatus();
   }
-  for (const ExportedFile& one : files) {
-    std::error_code error;
-    const fs::path path = fs::path(directory) / one.name;
-    if (!force && fs::exists(path, error)) {
-      return AlreadyExists("{} exists; nothing was written (--force replaces it)", path.string());
-    }
-  }
+  for (const ExportedFile& one : files) RETURN_IF_ERROR(CheckIsNew(one.name));
   for (const ExportedFile& one : files) {
     const fs::path path = fs::path(directory) / one.name;
     RETURN_IF_ERROR(MakeDirectories(path.parent_path().string()));

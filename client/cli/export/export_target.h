@@ -26,6 +26,9 @@ struct ExportTarget {
   // --dir and --force.
   void AddDirectory(CLI::App* command);
 
+  // AlreadyExists for a file of the folder, by its name there, that is there and not to be replaced.
+  absl::Status CheckIsNew(const std::string& name) const;
+
   // Writes whole files and says which, on stderr. InvalidArgument for several files where one can be; AlreadyExists,
   // before anything is written, for a file in the folder that is there and not to be replaced.
   absl::Status Write(const Session& session, const std::vector<ExportedFile>& files) const;

@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
@@ -32,6 +34,7 @@ using interchange::FusedMoeReader;
 using interchange::FusedMoeRow;
 using interchange::TritonConfig;
 using Tuning = v1::TuningService::StubInterface;
+using Lookup = v1::LookupService::StubInterface;
 
 struct TuneMoeOptions {
   int64_t experts = 0, intermediate = 0, hidden = 0, topk = 0;
@@ -44,6 +47,23 @@ struct TuneMoeOptions {
   MeasureOptions measure;
   ExportTarget target;
 };
+
+// X.Y.Z. SGLang reads numbers from the names of all triton_* folders, and does not start where one has another name.
+bool IsRelease(std::string_view text) {
+  int numbers = 0;
+  size_t digits = 0;
+  for (const char c : text) {
+    if (c == '.' && digits > 0 && numbers < 2) {
+      ++numbers;
+      digits = 0;
+    } else if (c >= '0' && c <= '9' && digits < 4) {
+      ++digits;
+    } else {
+      return false;
+    }
+  }
+  return numbers == 2 && digits > 0;
+}
 
 absl::StatusOr<FusedMoeLayer> LayerOf(const TuneMoeOptions& options) {
   FusedMoeLayer layer;
@@ -58,7 +78,40 @@ absl::StatusOr<FusedMoeLayer> LayerOf(const TuneMoeOptions& options) {
   if (options.topk > options.experts) {
     return InvalidArgument("--topk {}: a token has at most all {} experts", options.topk, options.experts);
   }
+  if (!options.triton.empty() && !IsRelease(options.triton)) {
+    return InvalidArgument("--triton {}: give three numbers, as in 3.6.0", options.triton);
+  }
   return layer;
+}
+
+// With fewer chosen experts than a token has, or with numbers that are no likelihoods, other routings than those that
+// are meant would be tuned for.
+absl::Status CheckHistogram(const TuneMoeOptions& options, const std::vector<DescribedFile>& files) {
+  for (const DescribedFile& described : files) {
+    const OpenDataFile& file = described.file;
+    if (file.name() != options.histogram) continue;
+    const int64_t needed = options.experts * int64_t{sizeof(float)};
+    if (file.bytes() != needed) {
+      return InvalidArgument("--histogram {}: it has {} bytes, and {} experts take {}: one f32 for each", file.name(),
+                             file.bytes(), options.experts, needed);
+    }
+    ASSIGN_OR_RETURN(const std::string bytes, file.Part(0));
+    std::vector<float> counts(static_cast<size_t>(options.experts));
+    std::memcpy(counts.data(), bytes.data(), std::min(bytes.size(), static_cast<size_t>(needed)));
+    int64_t chosen = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (!std::isfinite(counts[i]) || counts[i] < 0) {
+        return InvalidArgument("--histogram {}: the count of expert {} is {}; give numbers from 0 on", file.name(), i,
+                               counts[i]);
+      }
+      chosen += counts[i] > 0 ? 1 : 0;
+    }
+    if (chosen < options.topk) {
+      return InvalidArgument("--histogram {}: {} of {} experts have a count above 0, and each token has {}",
+                             file.name(), chosen, options.experts, options.topk);
+    }
+  }
+  return absl::OkStatus();
 }
 
 v1::Config ProtoOf(const TritonConfig& config) {
@@ -93,9 +146,25 @@ class MoeTuner {
       : session_(session),
         connection_(connection),
         options_(options),
+        selector_(options.device),
         kernel_(std::move(kernel)),
         files_(files),
         policy_(std::move(policy)) {}
+
+  // What the driver calls the device that is tuned for. Where the user named none, it is the class of the one that is
+  // ready now, also when another one is the first later.
+  absl::StatusOr<std::string> FindDevice(const std::string& product, int64_t tokens) {
+    v1::LookupConfigRequest request;
+    request.set_kernel(kernel_);
+    request.set_device_selector(selector_);
+    request.set_worst_match(v1::MATCH_EXACT);
+    request.set_with_device_class(true);
+    *request.mutable_problem() = ProblemOf(product, tokens);
+    ASSIGN_OR_RETURN(const v1::LookupConfigResponse response,
+                     Connection::Call(connection_->lookup(), &Lookup::LookupConfig, request));
+    if (selector_.empty()) selector_ = response.device_class().id();
+    return response.device_class().display_name();
+  }
 
   // Fills in all but `m` and `untuned` of the rows. With `keeps_block_m` only configs with the BLOCK_SIZE_M of
   // `untuned` are searched. kExitInterrupted where the user wants no more.
@@ -106,15 +175,18 @@ class MoeTuner {
       if (keeps_block_m) (*problem.mutable_pinned())["BLOCK_SIZE_M"].set_int_value(row.untuned.block_m);
     }
     ASSIGN_OR_RETURN(const std::vector<v1::Problem> missing,
-                     MissingProblems(connection_, kernel_, options_.device, problems));
+                     MissingProblems(connection_, kernel_, selector_, problems));
+    if (missing.size() < problems.size()) {
+      session_->Note(fmt::format("{} of {} batch sizes have a best already and are not searched again",
+                                 problems.size() - missing.size(), problems.size()));
+    }
     ASSIGN_OR_RETURN(const ExitCode searched, Search(missing, *rows));
     if (searched != kExitOk) return searched;
     for (size_t i = 0; i < problems.size(); ++i) RETURN_IF_ERROR(TakeBest(problems[i], &(*rows)[i]));
     return Compare(product, rows);
   }
 
-  // As the driver calls it; empty until a best is known.
-  const std::string& device() const { return device_; }
+  bool has_best() const { return has_best_; }
 
  private:
   v1::Problem ProblemOf(const std::string& product, int64_t tokens) const {
@@ -134,7 +206,7 @@ class MoeTuner {
     v1::CreateJobRequest request;
     v1::Job* const job = request.mutable_job();
     job->set_kernel(kernel_);
-    job->set_device_selector(options_.device);
+    job->set_device_selector(selector_);
     job->set_label("tune-moe for " + options_.reader);
     *job->mutable_policy() = policy_;
     job->mutable_budget()->set_max_trials(max_trials);
@@ -158,7 +230,12 @@ class MoeTuner {
       return InvalidArgument("--device {} means several device classes; name one", options_.device);
     }
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job.name()));
-    if (outcome.detached) return kExitInterrupted;
+    if (outcome.detached) {
+      // Two jobs would search the same.
+      session_->Note(
+          fmt::format("Repeat the command when job {} has ended: it goes on from there.", JobNumber(job.name())));
+      return kExitInterrupted;
+    }
     *ended = outcome.job;
     const ExitCode code = ExplainEnd(*session_, outcome.job);
     // A batch size without a valid config keeps what its reader takes anyway.
@@ -183,17 +260,17 @@ class MoeTuner {
   absl::Status TakeBest(const v1::Problem& problem, FusedMoeRow* row) {
     v1::LookupConfigRequest request;
     request.set_kernel(kernel_);
-    request.set_device_selector(options_.device);
+    request.set_device_selector(selector_);
     request.set_worst_match(v1::MATCH_EXACT);
     *request.mutable_problem() = problem;
     ASSIGN_OR_RETURN(const v1::LookupConfigResponse response,
-                     Connection::Call(connection_->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
+                     Connection::Call(connection_->lookup(), &Lookup::LookupConfig, request));
     row->tuned = row->untuned;
     if (response.match() != v1::MATCH_EXACT) {
       session_->Note(fmt::format("No config was valid for {} tokens.", row->m));
       return absl::OkStatus();
     }
-    device_ = response.best().device_class_name();
+    has_best_ = true;
     ASSIGN_OR_RETURN(row->tuned, TritonOf(response.best().config()));
     return absl::OkStatus();
   }
@@ -226,17 +303,24 @@ class MoeTuner {
     return kExitOk;
   }
 
-  // Finals come after the search and count instead of it.
+  // Finals come after the search and count instead of it. A noisy time counts in a final alone, where the other config
+  // was measured between its samples.
   absl::Status TakeTimes(const v1::Study& study, FusedMoeRow* row) {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
     return ForEachTrial(connection_, list, [row](v1::Trial* trial) -> absl::StatusOr<bool> {
-      if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || trial->outcome() == v1::OUTCOME_LOST) return true;
+      const bool is_judged = trial->outcome() != v1::OUTCOME_UNSPECIFIED && trial->outcome() != v1::OUTCOME_LOST;
+      if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || !is_judged) return true;
       ASSIGN_OR_RETURN(const TritonConfig config, TritonOf(trial->config()));
-      const bool has_time = trial->outcome() == v1::OUTCOME_OK || trial->outcome() == v1::OUTCOME_NOISY;
+      const bool is_noisy = trial->outcome() == v1::OUTCOME_NOISY;
+      const bool has_time =
+          trial->outcome() == v1::OUTCOME_OK || (is_noisy && trial->purpose() == v1::TRIAL_PURPOSE_FINALIST);
       const double ns = has_time ? trial->measurement().median_ns() : 0;
       if (config == row->tuned) row->tuned_ns = ns;
-      if (config == row->untuned) row->untuned_ns = ns;
+      if (config == row->untuned) {
+        row->untuned_ns = ns;
+        row->untuned_fails = !has_time && !is_noisy;
+      }
       return true;
     });
   }
@@ -244,10 +328,11 @@ class MoeTuner {
   Session* const session_;
   Connection* const connection_;
   const TuneMoeOptions& options_;
+  std::string selector_;
   const std::string kernel_;
   const std::vector<DescribedFile>& files_;
   const v1::MeasurementPolicy policy_;
-  std::string device_;
+  bool has_best_ = false;
 };
 
 std::vector<FusedMoeRow> RowsOf(const TuneMoeOptions& options, const FusedMoeLayer& layer) {
@@ -262,17 +347,34 @@ std::vector<FusedMoeRow> RowsOf(const TuneMoeOptions& options, const FusedMoeLay
   return rows;
 }
 
-// The table and its report.
-void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const std::string& kernel,
-              const std::vector<FusedMoeRow>& rows, std::vector<ExportedFile>* files) {
-  const bool is_vllm = layer.reader == FusedMoeReader::kVllm;
+// Of a table and its report, without the endings.
+std::string PathOf(const TuneMoeOptions& options, const FusedMoeLayer& layer) {
   std::string folder;
-  if (!is_vllm) {
+  if (layer.reader != FusedMoeReader::kVllm) {
     folder = "configs/triton_" + (options.triton.empty() ? "3.6.0" : options.triton) + "/";
     std::replace(folder.begin(), folder.end(), '.', '_');
   }
   const std::string name = interchange::FusedMoeFileName(layer);
-  const std::string stem = name.substr(0, name.size() - std::string_view(".json").size());
+  return folder + name.substr(0, name.size() - std::string_view(".json").size());
+}
+
+// Before hours of tuning.
+absl::Status CheckFilesAreNew(const TuneMoeOptions& options, FusedMoeLayer layer) {
+  for (const bool is_down : {false, true}) {
+    layer.is_down = is_down;
+    for (const char* const ending : {".json", ".md"}) {
+      RETURN_IF_ERROR(options.target.CheckIsNew(PathOf(options, layer) + ending));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The table and its report.
+void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const std::string& kernel,
+              const std::vector<FusedMoeRow>& rows, std::vector<ExportedFile>* files) {
+  const bool is_vllm = layer.reader == FusedMoeReader::kVllm;
+  const std::string path = PathOf(options, layer);
+  const std::string title = path.substr(path.rfind('/') + 1);
   const std::string_view without = layer.is_down ? "the config of the first product's table"
                                    : is_vllm     ? "vLLM's default"
                                                  : "SGLang's default";
@@ -288,8 +390,8 @@ void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const s
                   : layer.is_down ? "the second product"
                                   : "the first product"),
       fmt::format("without the table: {}; the winner is written where it takes at most 99 % of that time", without)};
-  files->push_back({folder + name, interchange::FusedMoeJson(rows, is_vllm ? options.triton : ""), ""});
-  files->push_back({folder + stem + ".md", interchange::FusedMoeReport(rows, stem, facts), ""});
+  files->push_back({path + ".json", interchange::FusedMoeJson(rows, is_vllm ? options.triton : ""), ""});
+  files->push_back({path + ".md", interchange::FusedMoeReport(rows, title, facts), ""});
 }
 
 absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options) {
@@ -301,6 +403,7 @@ absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options
   DataOptions data;
   if (!options.histogram.empty()) data.inputs.push_back("expert_weights=" + options.histogram);
   ASSIGN_OR_RETURN(const std::vector<DescribedFile> data_files, DescribeData(session, data, &kernel));
+  RETURN_IF_ERROR(CheckHistogram(options, data_files));
   RETURN_IF_ERROR(UploadDataFiles(session, data_files));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::CreateKernelRequest create;
@@ -313,10 +416,12 @@ absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options
   std::vector<ExportedFile> files;
   std::vector<FusedMoeRow> rows = RowsOf(options, layer);
   const bool is_vllm = layer.reader == FusedMoeReader::kVllm;
-  ASSIGN_OR_RETURN(const ExitCode first, tuner.Measure(is_vllm ? "both" : "up", false, &rows));
+  const std::string product = is_vllm ? "both" : "up";
+  ASSIGN_OR_RETURN(layer.device, tuner.FindDevice(product, rows.front().m));
+  RETURN_IF_ERROR(CheckFilesAreNew(options, layer));
+  ASSIGN_OR_RETURN(const ExitCode first, tuner.Measure(product, false, &rows));
   if (first != kExitOk) return first;
-  if (tuner.device().empty()) return NotFound("no config was valid, so that there is no table");
-  layer.device = tuner.device();
+  if (!tuner.has_best()) return NotFound("no config was valid, so that there is no table");
   AddFiles(options, layer, stored.kernel().name(), rows, &files);
   if (!is_vllm) {
     // Both products of a layer share one sorted order, so that the second has the first one's BLOCK_SIZE_M.

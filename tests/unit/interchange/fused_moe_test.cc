@@ -66,7 +66,12 @@ TEST(FusedMoeTest, EachRowIsBetterThanWhatItReplacesOrThatItself) {
   EXPECT_TRUE(Row(1, 99, 100).keeps_tuned());
   EXPECT_FALSE(Row(1, 99.5, 100).keeps_tuned()) << "less than 1 %";
   EXPECT_FALSE(Row(1, 120, 100).keeps_tuned());
-  EXPECT_TRUE(Row(1, 120, 0).keeps_tuned()) << "the other cannot run";
+  EXPECT_FALSE(Row(1, 50, 0).keeps_tuned()) << "nothing is known of the other, as after the loss of a device";
+  FusedMoeRow alone = Row(1, 120, 0);
+  alone.untuned_fails = true;
+  EXPECT_TRUE(alone.keeps_tuned()) << "the other cannot run";
+  alone.tuned_ns = 0;
+  EXPECT_FALSE(alone.keeps_tuned()) << "neither can";
   EXPECT_FALSE(Row(1, 0, 100).keeps_tuned()) << "the winner failed on other inputs";
   EXPECT_FALSE(Row(1, 0, 0).keeps_tuned());
 }
@@ -150,12 +155,15 @@ TEST(FusedMoeTest, WhatReadersTakeWithoutATable) {
 }
 
 TEST(FusedMoeTest, TheReportHasBothTimes) {
-  const std::string text = FusedMoeReport({Row(1, 50'000, 100'000), Row(2, 0, 100'000)}, "E=8", {"a fact"});
+  FusedMoeRow alone = Row(4, 50'000, 0);
+  alone.untuned_fails = true;
+  const std::string text = FusedMoeReport({Row(1, 50'000, 100'000), Row(2, 0, 100'000), alone}, "E=8", {"a fact"});
   EXPECT_THAT(text, HasSubstr("# E=8\n\n- a fact\n\n| tokens |"));
   EXPECT_THAT(text, HasSubstr("| 1 | 64x128x64, group 16, 8 warps, 4 stages | "));
   EXPECT_THAT(text, HasSubstr(" | 32x128x64, group 16, 8 warps, 3 stages | "));
   EXPECT_THAT(text, HasSubstr(" | 2.00x | tuned |\n"));
   EXPECT_THAT(text, HasSubstr(" | - | - | as without |\n"));
+  EXPECT_THAT(text, HasSubstr("| 4 | 64x128x64, group 16, 8 warps, 4 stages | fails | "));
 }
 
 }  // namespace
