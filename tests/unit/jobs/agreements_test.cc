@@ -249,6 +249,33 @@ TEST_F(AgreementsTest, RetentionRemovesARunThatNobodyUses) {
   EXPECT_GT(again.run_begun_at_ms(), begun_at_ms);
 }
 
+// Which of several classes such a selector stands for changes with what is ready, and with the daemon.
+TEST(AgreementsOfClassesTest, ASelectorOfSeveralClassesHasOneAnswer) {
+  TemporaryDirectory directory;
+  v1::Device larger = HostDevice("HOST-2");
+  larger.mutable_device_class()->set_sm_count(4);
+  Farm farm(directory.path(), {HostDevice("HOST-1"), larger});
+  ASSERT_TRUE(farm.service().CreateKernel(TestKernel()).ok());
+  v1::AgreeConfigRequest request;
+  request.set_run_id("run");
+  request.mutable_question()->set_kernel("scale");
+  request.mutable_question()->set_with_device_class(true);
+  const auto class_of = [&](const std::string& selector) {
+    request.mutable_question()->set_device_selector(selector);
+    const auto response = farm.service().lookup_api().AgreeConfig(AdminSocket(), request);
+    EXPECT_TRUE(response.ok()) << response.status();
+    return response.ok() ? response->answer().device_class().id() : std::string();
+  };
+  const std::string first = class_of("HOST-1");
+  for (const char* const selector : {"", "host", "Test CPU"}) EXPECT_EQ(class_of(selector), first) << selector;
+  ASSERT_TRUE(farm.service().QuarantineDevice("devices/HOST-1", "a test").ok());
+  EXPECT_EQ(class_of("HOST-1"), first);
+  for (const char* const selector : {"", "host", "Test CPU"}) EXPECT_EQ(class_of(selector), first) << selector;
+  request.set_run_id("another");
+  EXPECT_NE(class_of("host"), first);
+  EXPECT_EQ(class_of("host"), class_of("HOST-2"));
+}
+
 class AgreementsOfNodesTest : public NodeWorld {
  protected:
   v1::AgreeConfigResponse Agree(int index) {
