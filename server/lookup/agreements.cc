@@ -106,13 +106,13 @@ absl::StatusOr<LookupConfigResponse> Agreements::FirstAnswer(const LookupConfigR
   LookupConfigRequest request = question;
   request.set_with_device_class(true);
   ASSIGN_OR_RETURN(LookupConfigResponse response, LookupConfig(context_, request));
-  if (response.catalog_revision() == run_revision) return response;
   // By the definition that the response names: the request's name may stand for another one by now.
   ASSIGN_OR_RETURN(
       const LookupTarget target,
       LookupTarget::Resolve(context_, response.kernel(), request.program_digest(), request.device_selector()));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, target.ResolveProblem(request.problem()));
   const CatalogQuery query = target.Query(problem, request.worst_match());
+  // Also where the catalog in memory has the run's revision: while changes come in, not all of it is of that revision.
   ASSIGN_OR_RETURN(std::optional<tunefarm::v1::BestConfig> best,
                    BestAt(store_->bests(), {std::string(query.program_digest()), problem.key, target.device.class_id},
                           run_revision));

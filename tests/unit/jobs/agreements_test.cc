@@ -8,6 +8,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/catalog/catalog.h"
+#include "server/catalog/miss_table.h"
+#include "server/records/kernel_registry.h"
 #include "server/store/best_store.h"
 #include "server/upkeep/retention.h"
 #include "tests/unit/jobs/farm.h"
@@ -144,6 +147,24 @@ TEST_F(AgreementsTest, ABestThatHasChangedSinceTheRunBeganAnswersAsItWasThen) {
   EXPECT_EQ(Agree(Question("late")).answer().match(), v1::MATCH_EXACT);
   EXPECT_EQ(ConfigOf(Agree(Question("late")).answer()), "A=8,B=2");
   EXPECT_NE(Agree(Question("begun after it was retired")).answer().match(), v1::MATCH_EXACT);
+}
+
+TEST_F(AgreementsTest, ABestThatIsNewerThanItsCatalogsRevisionAnswersAsItWasThen) {
+  Tune();
+  CatalogContents read;
+  read.revision = Lookup().catalog_revision();
+  TuneToAnother();
+  // As of a daemon that starts while bests change: it reads the revision first.
+  read.bests = farm_.store().bests()->LoadBests().value();
+  Catalog catalog;
+  ASSERT_TRUE(catalog.Load(read).ok());
+  KernelRegistry kernels(&farm_.store());
+  MissTable misses;
+  Agreements agreements({&kernels, &farm_.service().devices(), &catalog, &farm_.clock, &misses}, &farm_.store());
+  const auto agreed = agreements.Agree("", Question());
+  ASSERT_TRUE(agreed.ok()) << agreed.status();
+  EXPECT_EQ(agreed->run_revision(), read.revision);
+  EXPECT_EQ(ConfigOf(agreed->answer()), "A=4,B=2");
 }
 
 TEST_F(AgreementsTest, ABestThatHasChangedTooOftenIsRefusedInsteadOfGuessed) {
