@@ -12,6 +12,7 @@
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
 #include "server/catalog/match_rules.h"
+#include "server/farm/device_selector.h"
 #include "server/store/best_store.h"
 
 namespace tunefarm {
@@ -51,6 +52,13 @@ std::string Serialized(const LookupConfigRequest& request) {
   return text;
 }
 
+// Whether a selector stands for this class whenever it is asked: others stand for that of the first of several devices
+// that is ready then, or here.
+bool NamesClass(const std::string& selector, const SelectedDevice& device) {
+  const bool is_label = selector.compare(0, kLabelPrefix.size(), kLabelPrefix) == 0;
+  return selector == device.class_id || (selector == device.only && !is_label);
+}
+
 // Names a question of a run. Its words count, not the definition by which they are read now: that of a name may be
 // another one when the next process asks.
 absl::StatusOr<Digest> QuestionOf(const LookupContext& context, const AgreeConfigRequest& request) {
@@ -64,7 +72,7 @@ absl::StatusOr<Digest> QuestionOf(const LookupContext& context, const AgreeConfi
     ASSIGN_OR_RETURN(
         const LookupTarget target,
         LookupTarget::Resolve(context, question.kernel(), question.program_digest(), question.device_selector()));
-    question.set_device_selector(target.device.class_id);
+    if (NamesClass(question.device_selector(), target.device)) question.set_device_selector(target.device.class_id);
   }
   Sha256Stream stream;
   stream.Update(std::to_string(request.run_id().size()) + ":" + request.run_id());
@@ -98,12 +106,13 @@ absl::StatusOr<LookupConfigResponse> Agreements::FirstAnswer(const LookupConfigR
   LookupConfigRequest request = question;
   request.set_with_device_class(true);
   ASSIGN_OR_RETURN(LookupConfigResponse response, LookupConfig(context_, request));
-  if (response.catalog_revision() == run_revision) return response;
+  // By the definition that the response names: the request's name may stand for another one by now.
   ASSIGN_OR_RETURN(
       const LookupTarget target,
-      LookupTarget::Resolve(context_, request.kernel(), request.program_digest(), request.device_selector()));
+      LookupTarget::Resolve(context_, response.kernel(), request.program_digest(), request.device_selector()));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, target.ResolveProblem(request.problem()));
   const CatalogQuery query = target.Query(problem, request.worst_match());
+  // Also where the catalog in memory has the run's revision: while changes come in, not all of it is of that revision.
   ASSIGN_OR_RETURN(std::optional<tunefarm::v1::BestConfig> best,
                    BestAt(store_->bests(), {std::string(query.program_digest()), problem.key, target.device.class_id},
                           run_revision));

@@ -50,6 +50,7 @@ class Restore(unittest.TestCase):
             farm.check()
             if stop_controls:
                 farm.database.psql("-c", "DELETE FROM setting WHERE name = 'catalog.id'")
+                farm.database.psql("-c", "DELETE FROM agreed_run")
                 for control in farm.controls:
                     control.start()
                 for control in farm.controls:

@@ -17,6 +17,7 @@ TEST(BestTest, EveryMatch) {
   cli.Record({"best", "scale_host", "--run", "job-7", "--dim", "N=1"});
   cli.Record({"best", "scale_host", "--run", "job-7", "--dim", "N=6"});
   EXPECT_EQ(cli.Record({"best", "scale_host", "--run", "job-7", "--dim", "N=7"}).code, 3);
+  EXPECT_EQ(cli.Record({"best", "scale_host", "--run", "", "--dim", "N=1"}).code, 2);
   const Result json = cli.Run({"best", "scale_host", "--run", "job-7", "--dim", "N=1", "--output", "json"});
   EXPECT_NE(json.out.find("\"run\": {\n  \"agreed_at_ms\": 1800000000000"), std::string::npos) << json.out;
   EXPECT_NE(json.out.find("\"revision\": 3"), std::string::npos) << json.out;

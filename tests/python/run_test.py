@@ -144,14 +144,16 @@ class Runs(unittest.TestCase):
         run.best("./matmul", UUID, N=1)  # what the path names is known from now on
         self.client.is_away = True
         kernel = f"kernels/{KERNEL}"
-        for asked, device in ((kernel, UUID), (kernel, CLASS), ("./matmul", UUID)):
-            answer = run.best(asked, device, N=64)
+        for asked, device, more in ((kernel, UUID, {}), (kernel, CLASS, {}), ("./matmul", UUID, {"dtype": "f32"})):
+            answer = run.best(asked, device, N=64, **more)
             self.assertEqual((answer.match, answer.agreed_at_ms, answer.run), (tunefarm.Match.EXACT, 0, "job"))
             self.assertEqual(dict(answer.config), {"TILE": -8, "FAST": True, "RATIO": 0.5, "MODE": "wide"})
             self.assertEqual((answer.time_ns, answer.best.job, answer.kernel), (1000.0, "jobs/1", kernel))
         self.assertEqual(run.best(kernel, UUID, dtype="bf16", N=64).config["TILE"], 16)
         for problem in ({"N": 65}, {"N": True}, {}, {"N": 64, "more": 1}):
             self.assertRegex(self.cut_off(run, kernel, UUID, problem=problem), "no exact answer", problem)
+        # Definitions of one program may have other defaults.
+        self.assertRegex(self.cut_off(run, "./matmul", UUID, N=64), "no exact answer")
         self.assertRegex(self.cut_off(run, "kernels/other", UUID, N=64), "no exact answer")
         self.assertRegex(self.cut_off(run, "matmul", UUID, N=64), "kernels/ID")
         self.assertRegex(self.cut_off(run, "./other", UUID, N=64), "kernels/ID")

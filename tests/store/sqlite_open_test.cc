@@ -15,6 +15,7 @@
 #include "server/store/best_store.h"
 #include "server/store/job_store.h"
 #include "server/store/kernel_store.h"
+#include "server/store/lookup_store.h"
 #include "server/store/setting_store.h"
 #include "server/store/sqlite/open.h"
 #include "server/store/store.h"
@@ -451,7 +452,10 @@ TEST_F(SqliteOpen, ABackupIsADatabase) {
     ASSERT_TRUE((*store)->jobs()->SubmitJob(MakeSubmit("uid")).ok());
     EXPECT_EQ((*store)->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "original").value(), "original");
     EXPECT_EQ((*store)->settings()->GetOrPutSetting("host", "here").value(), "here");
+    ASSERT_TRUE((*store)->lookups()->BeginRun({"run", "alice", 1, 1, 1}, {}).ok());
+    ASSERT_TRUE((*store)->lookups()->AgreeOn("run", std::string(32, 'q'), {"answer", 1}, {}).ok());
     ASSERT_TRUE((*store)->maintenance()->Backup(copy).ok());
+    EXPECT_TRUE((*store)->lookups()->FindAgreement("run", std::string(32, 'q')).value()->answer.has_value());
     EXPECT_EQ((*store)->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "another").value(), "original");
     ASSERT_TRUE((*store)->jobs()->SubmitJob(MakeSubmit("later")).ok());
   }
@@ -463,6 +467,8 @@ TEST_F(SqliteOpen, ABackupIsADatabase) {
   EXPECT_EQ((*store)->settings()->GetOrPutSetting("host", "there").value(), "here");
   EXPECT_EQ((*store)->settings()->GetOrPutSetting(SettingStore::kCatalogIdSetting, "copy").value(), "copy")
       << "it is another catalog";
+  EXPECT_FALSE((*store)->lookups()->FindAgreement("run", std::string(32, 'q'))->has_value())
+      << "later answers of the run are not in it";
 }
 
 TEST_F(SqliteOpen, InvariantsStandInTheTables) {

@@ -293,7 +293,9 @@ void AddBest(CLI::App* app, Session* session) {
   best->add_flag("--exact", options->exact, "Exit with 3 unless the match is exact.");
   best->add_option("--run", options->run,
                    "The answer that all processes of this distributed run get: the first one stays.")
-      ->type_name("ID");
+      ->type_name("ID")
+      // Such as that of a variable that is not set: each process would get an answer of its own.
+      ->check([](const std::string& id) { return id.empty() ? "an empty ID names no run" : std::string(); });
   best->callback([session, options] {
     // A subcommand has set its own before.
     if (session->command) return;

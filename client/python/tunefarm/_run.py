@@ -58,15 +58,16 @@ class Run:
     def best(self, kernel: "KernelLike", device: Optional[str] = None, worst_match: Union[str, model.Match] = "DEFAULT", *,
              problem: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, **dims: Any) -> model.Answer:
         """As Client.best, but all processes of the run get what the first of them got, also where that is NOT_FOUND, and
-        whatever was tuned since: the same kernel, problem and worst_match as they are written, and devices of one class.
-        A definition that a path names is read once. `agreed_at_ms` of the answer says since when it is fixed.
+        whatever was tuned since, for the same kernel, problem, worst_match and device as they are written; UUIDs and
+        "agent:NAME" of one device class are the same as its id. A definition that a path names is read once.
+        `agreed_at_ms` of the answer says since when it is fixed.
 
         Where the daemon cannot be reached, UnavailableError or DeadlineExceededError: another answer could be another one
         than the others'. The Run's own earlier answers stay; and an exact best of the Run's snapshot answers if the
-        snapshot's revision is the run's, for a kernel by "kernels/{id}" or a path that was asked for before, a device by
-        its UUID or class id, and a worst_match other than EXACT (which the driver's version decides on). Its
-        `agreed_at_ms` is 0. FailedPreconditionError (RUN_FORGOTTEN) where the daemon has forgotten the run that this
-        process joined."""
+        snapshot's revision is the run's, for a kernel by "kernels/{id}" or, with all dims, a path that was asked for
+        before, a device by its UUID or class id, and a worst_match other than EXACT (which the driver's version decides
+        on). Its `agreed_at_ms` is 0. FailedPreconditionError (RUN_FORGOTTEN) where the daemon has forgotten the run that
+        this process joined."""
         question = lookup_service_pb2.LookupConfigRequest(device_selector=device or "",
                                                           worst_match=_requests.match(worst_match))
         _wire.fill_values(question.problem.dims, {**(problem or {}), **dims}, "dim")

@@ -93,8 +93,8 @@ class Snapshot:
             raise self._damaged("its checksum is wrong")
 
     def find(self, kernel_id: str, program_digest: str, class_id: str, dims: Mapping[str, Value]) -> Optional[Any]:
-        """The v1.BestConfig of exactly this problem, whose missing dims take their defaults, or None. The kernel is the
-        one of the id, or of the digest where that is not empty."""
+        """The v1.BestConfig of exactly this problem, or None. The kernel is the one of the id, and missing dims take
+        their defaults; or of the digest where that is not empty, which leaves defaults open, so that no dim may be missing."""
         try:
             return self._find(kernel_id, program_digest, class_id, dims)
         except (IndexError, UnicodeDecodeError, ValueError, struct.error):
@@ -107,7 +107,7 @@ class Snapshot:
             if texts[2] != program_digest if program_digest else texts[1] != kernel_id:
                 continue
             asked = self._values(first_dim, dim_count)
-            if not dims.keys() <= asked.keys():
+            if not dims.keys() <= asked.keys() or (program_digest and dims.keys() != asked.keys()):
                 return None
             asked.update(dims)
             for best in range(first_best, first_best + bests):

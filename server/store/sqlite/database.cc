@@ -188,6 +188,10 @@ absl::Status Database::CopyInto(const std::string& path) {
   RETURN_IF_ERROR(copy->Execute("PRAGMA journal_mode = DELETE"));
   // Who watches the catalog would take the revisions of a restored copy for those that it knows.
   RETURN_IF_ERROR(copy->Run("DELETE FROM setting WHERE name = $1", SettingStore::kCatalogIdSetting));
+  // A run that went on after the backup has agreed on more than is in it: a restored copy knows none, which its
+  // processes are told. Schemas before 3 have no runs.
+  ASSIGN_OR_RETURN(const bool has_runs, copy->Exists("SELECT 1 FROM sqlite_master WHERE name = 'agreed_run'"));
+  if (has_runs) RETURN_IF_ERROR(copy->Run("DELETE FROM agreed_run"));
   return copy->QuickCheck();
 }
 

@@ -8,6 +8,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
+#include "server/catalog/catalog.h"
+#include "server/catalog/miss_table.h"
+#include "server/records/kernel_registry.h"
 #include "server/store/best_store.h"
 #include "server/upkeep/retention.h"
 #include "tests/unit/jobs/farm.h"
@@ -146,6 +149,24 @@ TEST_F(AgreementsTest, ABestThatHasChangedSinceTheRunBeganAnswersAsItWasThen) {
   EXPECT_NE(Agree(Question("begun after it was retired")).answer().match(), v1::MATCH_EXACT);
 }
 
+TEST_F(AgreementsTest, ABestThatIsNewerThanItsCatalogsRevisionAnswersAsItWasThen) {
+  Tune();
+  CatalogContents read;
+  read.revision = Lookup().catalog_revision();
+  TuneToAnother();
+  // As of a daemon that starts while bests change: it reads the revision first.
+  read.bests = farm_.store().bests()->LoadBests().value();
+  Catalog catalog;
+  ASSERT_TRUE(catalog.Load(read).ok());
+  KernelRegistry kernels(&farm_.store());
+  MissTable misses;
+  Agreements agreements({&kernels, &farm_.service().devices(), &catalog, &farm_.clock, &misses}, &farm_.store());
+  const auto agreed = agreements.Agree("", Question());
+  ASSERT_TRUE(agreed.ok()) << agreed.status();
+  EXPECT_EQ(agreed->run_revision(), read.revision);
+  EXPECT_EQ(ConfigOf(agreed->answer()), "A=4,B=2");
+}
+
 TEST_F(AgreementsTest, ABestThatHasChangedTooOftenIsRefusedInsteadOfGuessed) {
   Tune();
   Begin("run");
@@ -247,6 +268,33 @@ TEST_F(AgreementsTest, RetentionRemovesARunThatNobodyUses) {
   const v1::AgreeConfigResponse again = Agree();
   EXPECT_EQ(ConfigOf(again.answer()), "A=8,B=2");
   EXPECT_GT(again.run_begun_at_ms(), begun_at_ms);
+}
+
+// Which of several classes such a selector stands for changes with what is ready, and with the daemon.
+TEST(AgreementsOfClassesTest, ASelectorOfSeveralClassesHasOneAnswer) {
+  TemporaryDirectory directory;
+  v1::Device larger = HostDevice("HOST-2");
+  larger.mutable_device_class()->set_sm_count(4);
+  Farm farm(directory.path(), {HostDevice("HOST-1"), larger});
+  ASSERT_TRUE(farm.service().CreateKernel(TestKernel()).ok());
+  v1::AgreeConfigRequest request;
+  request.set_run_id("run");
+  request.mutable_question()->set_kernel("scale");
+  request.mutable_question()->set_with_device_class(true);
+  const auto class_of = [&](const std::string& selector) {
+    request.mutable_question()->set_device_selector(selector);
+    const auto response = farm.service().lookup_api().AgreeConfig(AdminSocket(), request);
+    EXPECT_TRUE(response.ok()) << response.status();
+    return response.ok() ? response->answer().device_class().id() : std::string();
+  };
+  const std::string first = class_of("HOST-1");
+  for (const char* const selector : {"", "host", "Test CPU"}) EXPECT_EQ(class_of(selector), first) << selector;
+  ASSERT_TRUE(farm.service().QuarantineDevice("devices/HOST-1", "a test").ok());
+  EXPECT_EQ(class_of("HOST-1"), first);
+  for (const char* const selector : {"", "host", "Test CPU"}) EXPECT_EQ(class_of(selector), first) << selector;
+  request.set_run_id("another");
+  EXPECT_NE(class_of("host"), first);
+  EXPECT_EQ(class_of("host"), class_of("HOST-2"));
 }
 
 class AgreementsOfNodesTest : public NodeWorld {
