@@ -200,7 +200,7 @@ class Parameters(NamedTuple):
                 raise InvalidArgumentError(f"the parameter '{name}' has no value; give it in "
                                            f"{'args' if into is given else 'constexprs, configs or space'}")
             # The default of a constexpr that is named like an option sets no option.
-            if into is given or name not in _OPTIONS:
+            if into is given or name not in OPTIONS:
                 into[name] = self.defaults[name]
         for name, values in space.domains.items():
             for value in values:
