@@ -305,6 +305,22 @@ class Definitions(unittest.TestCase):
         self.assertIn("x: triton.language.constexpr=None, a: triton.language.constexpr=True, n=None",
                       made.sources[0].content.decode())
 
+    def test_constexprs_that_a_definition_cannot_have_are_constants_of_the_source(self):
+        @triton.jit
+        def scale(y, BLOCK: tl.constexpr, TYPE: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
+                  LOW: tl.constexpr = float("-inf"), MODE: tl.constexpr = "", OUT: tl.constexpr = tl.float16):
+            return y
+
+        given = {"TYPE": tl.constexpr(tl.float16), "ACTIVATION": "", "BIAS": None, "MODE": ""}
+        made = submitted(scale, [numpy.zeros(8, "f4")], space={"BLOCK": [64]}, outputs=["y"], constexprs=given,
+                         grid=lambda META: (1 if META["ACTIVATION"] == "" else 2,)).definition
+        self.assertEqual((list(made.derived), list(made.launches[0].kernel.grid)), ([], ["1"]))
+        text = " ".join(made.sources[0].content.decode().split())
+        for wanted in ("TYPE: triton.language.constexpr=triton.language.float16", "ACTIVATION: triton.language.constexpr=''",
+                       "BIAS: triton.language.constexpr=None", "LOW: tl.constexpr=float('-inf')", "MODE: tl.constexpr=''",
+                       "OUT: tl.constexpr=tl.float16"):
+            self.assertIn(wanted, text)
+
     def test_lists_of_configs_are_exact(self):
         chooser = random.Random(7)
         for count in (1, 5, 60, 400):
@@ -361,8 +377,8 @@ class Refusals(unittest.TestCase):
         self.refused("'TILE' is neither a constexpr parameter of the kernel nor one of", space={"TILE": [1]})
         self.refused("the parameter 'BLOCK' has no value; give it in constexprs", space={"num_warps": [1]})
         self.refused("'BLOCK' is given twice", constexprs={"BLOCK": 64})
-        self.refused("the constexpr 'BLOCK' is None", space={"num_warps": [1]}, constexprs={"BLOCK": None})
-        self.refused("the constexpr 'BLOCK' is <triton.language.dtype", space={"num_warps": [1]}, constexprs={"BLOCK": tl.float16})
+        self.refused("the constexpr 'num_warps' is None; a definition has ints", constexprs={"num_warps": None})
+        self.refused("the constant 'BLOCK' is of type object", space={"num_warps": [1]}, constexprs={"BLOCK": object()})
         self.refused("the constexpr 'BLOCK' is 'a b'; a string has", space={"BLOCK": ["a b"]})
 
     def test_configs(self):
