@@ -501,6 +501,14 @@ class Definitions(AutotuneTest):
         self.run_once(self.kernel(prune_configs_by=pruned), [*arguments(200)[:3], 200])
         self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([256, 256], 1))
 
+    def test_configs_that_pruning_makes_are_known_at_the_next_start(self):
+        pruned = {"early_config_prune": lambda listed, named, **rest: configs(32, 16)}
+        for is_away in (False, False, True):
+            self.daemon.is_away = is_away
+            self.start()
+            self.run_once(self.kernel(prune_configs_by=pruned))
+            self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([16], 1))
+
     def test_grids(self):
         processors = [132]
         for grid, wanted in (((4, 2), ["4", "2"]), (lambda META: (triton.cdiv(META["n"], META["BLOCK"]),), ["(1000 + BLOCK - 1) // BLOCK"]),

@@ -77,20 +77,20 @@ class Kernel:
         digest.update(f"\0{_key_text(key)}".encode())
         return f"{_definition.display_name(self._function.fn.__name__)[:40]}_{digest.hexdigest()[:20]}"
 
-    def known(self, key: Any) -> Answer:
-        """What the daemon has found or, where it is away, had found at an earlier start. UnavailableError where it is away
-        and nothing is known."""
+    def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Answer:
+        """What the daemon has found or, where it is away, had found at an earlier start: one of the decorator's configs, or
+        of those that pruning makes. UnavailableError where it is away and nothing is known."""
         name, session = self.name(key), _session()
         try:
             answer = session.best(name)
             if answer:
                 _remember(name, session.gpu, answer.config)
-                return self._config(self._tuner.configs, answer.config), f"known: {answer.kernel}, {answer.match.name}"
+                return self._listed(answer.config, pruned), f"known: {answer.kernel}, {answer.match.name}"
             return None, ""
         except NotFoundError:  # nobody has submitted such a definition
             return None, ""
         except UnavailableError as error:
-            config = self._config(self._tuner.configs, _remembered(name, session.gpu))
+            config = self._listed(_remembered(name, session.gpu), pruned)
             if config is None:
                 raise
             return config, f"remembered: {error}"
@@ -101,7 +101,7 @@ class Kernel:
         running = session.job_of(name)
         if running is not None:  # of another process
             session.client().wait(running, timeout=_TUNE_SECONDS)
-            found = self.known(key)
+            found = self.known(key, lambda: configs)
             if found[0] is not None:
                 return found
         _synchronize()  # what the caller has enqueued would disturb measurements
@@ -129,6 +129,10 @@ class Kernel:
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
             return getattr(client, method)(_definition.write(made, Path(folder)), progress=False, device=session.selector(),
                                            strategy="exhaustive", promote_given=True, label=f"{_LABEL} {name}", **options)
+
+    def _listed(self, answer: Mapping[str, Any], pruned: Callable[[], Sequence[Any]]) -> Optional[Any]:
+        config = self._config(self._tuner.configs, answer)
+        return self._config(pruned(), answer) if answer and config is None else config
 
     @staticmethod
     def _config(configs: Sequence[Any], answer: Mapping[str, Any]) -> Optional[Any]:

@@ -164,7 +164,7 @@ class _Cache(Dict[Any, Any]):
 
             if self._kernel is None:
                 self._kernel = _asking.Kernel(self._tuner)
-            config, why = self._kernel.known(key)
+            config, why = self._kernel.known(key, lambda: self._tuner.prune_configs(call.kwargs))
             if config is not None:
                 return config, why
         except Exception as error:

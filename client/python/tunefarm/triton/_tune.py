@@ -75,8 +75,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
 
     args: the values of its parameters that are not constexpr, in order or as a dict by name: contiguous arrays of PyTorch,
     CuPy or NumPy, ints and floats; None, True and False become constants of the kernel. constexprs: values by name of those
-    that are not tuned (a dict as args may have them, too); others have their defaults. None, types
-    such as tl.float16 and strings that are no words become constants of the kernel, too.
+    that are not tuned (a dict as args may have them, too); others have their defaults. None, types such as tl.float16 and
+    strings with other characters than words have become constants of the kernel.
     configs: dicts or triton.Configs, of which all are tried and no others; or space: a dict of lists by name, with
     restrictions as tune_kernel takes them. num_warps, num_stages, num_ctas and maxnreg are Triton's options.
     grid: the number of programs, 1 to 3 of them: numbers, expressions ("cdiv(n, BLOCK)"), or a function of META, as a
