@@ -199,6 +199,15 @@ class Sources(unittest.TestCase):
                 module = importlib.import_module(name)
                 self.assertEqual(list(_source.of(module.f, module.f)), [f"{name}.py" if whole else "f.py"])
 
+    def test_a_file_that_has_changed_since_it_was_imported(self):
+        text = "import triton\n@triton.jit\ndef changed(x):\n    return x * {}\n"
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(sys, "path", [folder, *sys.path]):
+            file = pathlib.Path(folder, "changed_later.py")
+            file.write_text(text.format(2))
+            module = importlib.import_module("changed_later")
+            file.write_text("# one line more\n" + text.format(3))
+            self.assertEqual(_source.alone(module.changed)["changed.py"], text.format(2).replace("@", "\n@"))
+
     def test_what_becomes_a_constant(self):
         @triton.jit(repr=lambda _: "named", do_not_specialize=["n"])
         def f(x_ptr, bias_ptr, n, scaled, BLOCK: tl.constexpr, TYPE: tl.constexpr, *, more=1, most: tl.constexpr = 2):

@@ -53,8 +53,8 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
 
     A config that the daemon knows for the kernel (its source, its configs, the version of Triton), the key and the GPU is
     taken, and nothing is launched for tuning. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
-    "wait" (the default): the call waits for the daemon, which tunes the kernel for the shapes, types and scalars of the
-    call, on random floating-point numbers and on the call's integers.
+    "wait" (the default): the call waits for the daemon, at most 30 minutes for a job, which tunes the kernel for the shapes,
+    types and scalars of the call, on random floating-point numbers and on the call's integers.
     "default": the first config; the daemon tunes meanwhile, for the next start.
     "inprocess": Triton tunes as it does without tunefarm.
     Without a daemon: what it answered at an earlier start; else the first config for "default", and Triton's own tuning

@@ -147,7 +147,7 @@ class _Collector:
             self._other_names.append(f"{name} = {own}")
             self._bind(own, jitted, function)
             return
-        tree = _definition(function)
+        tree = _definition(function, getattr(jitted, "raw_src", None))
         tree.decorator_list = [item for item in tree.decorator_list if _last_name(item) in _DECORATORS]
         if not tree.decorator_list:
             self._need_triton()
@@ -200,9 +200,10 @@ def _refused(name: str, user: FunctionType, why: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"'{name}', which {user.__name__} uses, {why}")
 
 
-def _definition(function: FunctionType) -> ast.FunctionDef:
+def _definition(function: FunctionType, lines: Any) -> ast.FunctionDef:
+    """`lines`: what Triton has read of it, or None; its file may have changed since then."""
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        body = ast.parse(textwrap.dedent("".join(lines) if lines else inspect.getsource(function))).body
     except (OSError, TypeError, SyntaxError) as error:
         raise InvalidArgumentError(f"the source of {function.__name__} cannot be read: {error}") from None
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
