@@ -199,6 +199,32 @@ class Sources(unittest.TestCase):
                 module = importlib.import_module(name)
                 self.assertEqual(list(_source.of(module.f, module.f)), [f"{name}.py" if whole else "f.py"])
 
+    def test_functions_of_installed_packages_are_written_where_they_can_be(self):
+        text = ("import triton\nTABLE = {}\nSCALE = 2\n@triton.jit\ndef plain(x):\n    return x * SCALE\n"
+                "@triton.jit\ndef bound(x):\n    return plain(x) + TABLE\n")
+        user = "import triton\nfrom a_release import bound, plain\n@triton.jit\ndef f(x):\n    return bound(x) + plain(x)\n"
+        with tempfile.TemporaryDirectory() as folder:
+            packages = pathlib.Path(folder, "site-packages")
+            packages.mkdir()
+            (packages / "a_release.py").write_text(text)
+            pathlib.Path(folder, "uses_a_release.py").write_text(user)
+            with unittest.mock.patch.object(sys, "path", [folder, str(packages), *sys.path]):
+                module = importlib.import_module("uses_a_release")
+            self.assertEqual(_source.alone(module.f)["f.py"], textwrap.dedent("""\
+                from a_release import bound
+                import triton
+
+                SCALE = 2
+
+                @triton.jit
+                def plain(x):
+                    return x * SCALE
+
+                @triton.jit
+                def f(x):
+                    return bound(x) + plain(x)
+                """))
+
     def test_a_file_that_has_changed_since_it_was_imported(self):
         text = "import triton\n@triton.jit\ndef changed(x):\n    return x * {}\n"
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(sys, "path", [folder, *sys.path]):

@@ -31,6 +31,7 @@ class JITFunction(Launchable):
         self.fn = function
         self.raw_src = self._lines(function)
         self.__name__ = function.__name__
+        self.__module__ = function.__module__
         self.params = [KernelParam(i, parameter, parameter.name in do_not_specialize,
                                    parameter.name in do_not_specialize_on_alignment)
                        for i, parameter in enumerate(inspect.signature(function).parameters.values())]
