@@ -2,6 +2,7 @@
 capture, forks, hooks, heuristics, and what stays with Triton's own tuner."""
 
 import contextlib
+import gc
 import io
 import os
 import pathlib
@@ -12,6 +13,7 @@ import types
 import unittest
 import unittest.mock
 import warnings
+import weakref
 
 import numpy
 
@@ -50,6 +52,7 @@ class Daemon(FakeClient):
     def __init__(self):
         super().__init__()
         self.is_away = False
+        self.is_stuck = False
         self.best_row = 1
         self.too_large = ()
         self.bests = {}
@@ -98,8 +101,10 @@ class Daemon(FakeClient):
             self.bests[self.definition.display_name] = values
             job.best = types.SimpleNamespace(config=values, time_ns=2e6)
 
-    def wait(self, job):
+    def wait(self, job, timeout):
         self.calls.append("wait")
+        if self.is_stuck:
+            raise tunefarm.DeadlineExceededError(f"{job.name} has not ended after {timeout:g} s")
         self.finish()
 
     def results(self, job):
@@ -188,13 +193,16 @@ class Starts(AutotuneTest):
 
     def test_what_is_another_kernel(self):
         names = set()
+        pruned = [{"early_config_prune": lambda listed, named, **rest: listed[:1]},
+                  {"early_config_prune": lambda listed, named, **rest: listed[:2]}]
         for options in ({}, {"listed": configs(64, 128)}, {"listed": configs(num_warps=8)}, {"key": ["a"]},
+                        {"prune_configs_by": pruned[0]}, {"prune_configs_by": pruned[1]},
                         {"function": triton.heuristics({"BLOCK": lambda args: 32})(kernels.axpy)}):
             names.add(_asking.Kernel(self.kernel(**options)).name((1,)))
         kernel = _asking.Kernel(self.kernel())
         keys = [(1,), (2,), (1.0,), (True,), (None,), ("1",), (tl.float16,), ((1, 2),), (1, 2)]
         names.update(map(kernel.name, keys))
-        self.assertEqual(len(names), 4 + len(keys))
+        self.assertEqual(len(names), 6 + len(keys))
         for key in ((1,), (numpy.int64(1),), (tl.constexpr(1),)):
             self.assertEqual(kernel.name(key), _asking.Kernel(self.kernel()).name((1,)))
 
@@ -219,6 +227,16 @@ class Starts(AutotuneTest):
         self.start()
         self.run_once(self.kernel(policy="wait"))
         self.assertEqual((self.launched(), self.daemon.calls), ([128], ["connect", "best", "wait", "best"]))
+
+    def test_a_job_whose_turn_does_not_come_is_not_waited_for_without_end(self):
+        self.run_once(self.kernel(policy="default"))
+        self.daemon.is_stuck = True
+        self.start()
+        self.run_once(self.kernel(policy="wait"))
+        self.assertEqual((self.launched(), self.daemon.calls), ([64, 128, 256, 256], ["connect", "best", "wait"]))
+        self.assertIn("Triton's own tuning (jobs/1 has not ended after 1800 s)", self.said())
+        self.run_once(self.kernel(policy="wait"), arguments(2000))
+        self.assertEqual(self.daemon.jobs_run[-1]["timeout"], 1800)
 
     def test_inprocess_is_as_triton_does_it(self):
         with unittest.mock.patch.dict(os.environ, {"TUNEFARM_TRITON_POLICY": "inprocess"}):
@@ -288,6 +306,32 @@ class Starts(AutotuneTest):
         self.run_once(kernel, arguments(3000))
         self.assertEqual(self.daemon.calls, ["connect", "best", "submit", "best"])
         self.assertEqual(self.launched(), [64, 64, 64])
+
+    def test_what_is_refused_keeps_no_tensor_alive(self):
+        gc.disable()  # cycles would keep them, too
+        self.addCleanup(gc.enable)
+        for is_away, kind, policy in ((True, "f4", "wait"), (True, "f4", "default"), (False, "?", "wait")):
+            self.daemon.is_away = is_away
+            self.start()
+            given = arguments(kind=kind)
+            kernel = self.kernel(policy=policy)
+            for _ in range(2):  # the absence is found, and known
+                self.run_once(kernel, given)
+                kernel.cache.clear()
+            held = weakref.ref(given[0])
+            triton.runtime.jit.launches.clear()
+            del given
+            self.assertTrue(held() is None, f"{kind}, {policy}")
+
+    def test_the_newest_answers_are_kept(self):
+        folder = pathlib.Path(os.environ["XDG_CACHE_HOME"], "tunefarm", "triton")
+        with unittest.mock.patch.object(_asking, "_FILES_MAX", 2):
+            for count in (100, 200, 300):
+                before = set(folder.iterdir()) if folder.exists() else set()
+                self.run_once(self.kernel(), arguments(count))
+                (new,) = set(folder.iterdir()) - before
+                os.utime(new, (count, count))
+        self.assertEqual(sorted(file.stat().st_mtime for file in folder.iterdir()), [200, 300])
 
     def test_a_fork_makes_its_own_connection(self):
         self.run_once(self.kernel())
@@ -457,6 +501,14 @@ class Definitions(AutotuneTest):
         self.run_once(self.kernel(prune_configs_by=pruned), [*arguments(200)[:3], 200])
         self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([256, 256], 1))
 
+    def test_configs_that_pruning_makes_are_known_at_the_next_start(self):
+        pruned = {"early_config_prune": lambda listed, named, **rest: configs(32, 16)}
+        for is_away in (False, False, True):
+            self.daemon.is_away = is_away
+            self.start()
+            self.run_once(self.kernel(prune_configs_by=pruned))
+            self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([16], 1))
+
     def test_grids(self):
         processors = [132]
         for grid, wanted in (((4, 2), ["4", "2"]), (lambda META: (triton.cdiv(META["n"], META["BLOCK"]),), ["(1000 + BLOCK - 1) // BLOCK"]),
@@ -514,6 +566,27 @@ class Refusals(AutotuneTest):
         self.stays_with_triton("the kernel has no tensor", [1, 2, a, n])
         with unittest.mock.patch.object(_asking, "_INTEGER_BYTES_MAX", 3999):
             self.stays_with_triton("the argument 'x' has 4000 bytes of integers", [y, x.view("i4"), a, n])
+
+    def test_of_addresses(self):
+        y, x, a, n = arguments()
+        pointers = numpy.array([0x7f2a40000000, 0, 0x302000000], "i8")
+        self.stays_with_triton("the argument 'x' has integers that may be addresses", [y, pointers, a, n])
+        for positions in ([5, 1 << 33], [-(1 << 33)], [0], [1 << 60]):
+            self.daemon.jobs_run.clear()
+            self.daemon.bests.clear()
+            self.defined([y, numpy.array(positions), a, n])
+
+    def test_what_no_one_foresaw(self):
+        def fails(self, *arguments):
+            raise TypeError("unforeseen")
+
+        for name in ("known", "tune"):
+            with unittest.mock.patch.object(_asking.Kernel, name, fails), warnings.catch_warnings(record=True) as warned, \
+                    unittest.mock.patch.object(_autotune, "_has_warned", False):
+                warnings.simplefilter("always")
+                self.stays_with_triton("TypeError: unforeseen")
+            self.assertEqual([str(one.message) for one in warned],
+                             ["tunefarm: kernels are tuned by Triton itself: TypeError: unforeseen"])
 
     def test_of_keys_options_and_grids(self):
         self.stays_with_triton("the key has a object", [*arguments()[:3], object()])

@@ -199,6 +199,41 @@ class Sources(unittest.TestCase):
                 module = importlib.import_module(name)
                 self.assertEqual(list(_source.of(module.f, module.f)), [f"{name}.py" if whole else "f.py"])
 
+    def test_functions_of_installed_packages_are_written_where_they_can_be(self):
+        text = ("import triton\nTABLE = {}\nSCALE = 2\n@triton.jit\ndef plain(x):\n    return x * SCALE\n"
+                "@triton.jit\ndef bound(x):\n    return plain(x) + TABLE\n")
+        user = "import triton\nfrom a_release import bound, plain\n@triton.jit\ndef f(x):\n    return bound(x) + plain(x)\n"
+        with tempfile.TemporaryDirectory() as folder:
+            packages = pathlib.Path(folder, "site-packages")
+            packages.mkdir()
+            (packages / "a_release.py").write_text(text)
+            pathlib.Path(folder, "uses_a_release.py").write_text(user)
+            with unittest.mock.patch.object(sys, "path", [folder, str(packages), *sys.path]):
+                module = importlib.import_module("uses_a_release")
+            self.assertEqual(_source.alone(module.f)["f.py"], textwrap.dedent("""\
+                from a_release import bound
+                import triton
+
+                SCALE = 2
+
+                @triton.jit
+                def plain(x):
+                    return x * SCALE
+
+                @triton.jit
+                def f(x):
+                    return bound(x) + plain(x)
+                """))
+
+    def test_a_file_that_has_changed_since_it_was_imported(self):
+        text = "import triton\n@triton.jit\ndef changed(x):\n    return x * {}\n"
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(sys, "path", [folder, *sys.path]):
+            file = pathlib.Path(folder, "changed_later.py")
+            file.write_text(text.format(2))
+            module = importlib.import_module("changed_later")
+            file.write_text("# one line more\n" + text.format(3))
+            self.assertEqual(_source.alone(module.changed)["changed.py"], text.format(2).replace("@", "\n@"))
+
     def test_what_becomes_a_constant(self):
         @triton.jit(repr=lambda _: "named", do_not_specialize=["n"])
         def f(x_ptr, bias_ptr, n, scaled, BLOCK: tl.constexpr, TYPE: tl.constexpr, *, more=1, most: tl.constexpr = 2):
@@ -305,6 +340,22 @@ class Definitions(unittest.TestCase):
         self.assertIn("x: triton.language.constexpr=None, a: triton.language.constexpr=True, n=None",
                       made.sources[0].content.decode())
 
+    def test_constexprs_that_a_definition_cannot_have_are_constants_of_the_source(self):
+        @triton.jit
+        def scale(y, BLOCK: tl.constexpr, TYPE: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr,
+                  LOW: tl.constexpr = float("-inf"), MODE: tl.constexpr = "", OUT: tl.constexpr = tl.float16):
+            return y
+
+        given = {"TYPE": tl.constexpr(tl.float16), "ACTIVATION": "", "BIAS": None, "MODE": ""}
+        made = submitted(scale, [numpy.zeros(8, "f4")], space={"BLOCK": [64]}, outputs=["y"], constexprs=given,
+                         grid=lambda META: (1 if META["ACTIVATION"] == "" else 2,)).definition
+        self.assertEqual((list(made.derived), list(made.launches[0].kernel.grid)), ([], ["1"]))
+        text = " ".join(made.sources[0].content.decode().split())
+        for wanted in ("TYPE: triton.language.constexpr=triton.language.float16", "ACTIVATION: triton.language.constexpr=''",
+                       "BIAS: triton.language.constexpr=None", "LOW: tl.constexpr=float('-inf')", "MODE: tl.constexpr=''",
+                       "OUT: tl.constexpr=tl.float16"):
+            self.assertIn(wanted, text)
+
     def test_lists_of_configs_are_exact(self):
         chooser = random.Random(7)
         for count in (1, 5, 60, 400):
@@ -361,8 +412,8 @@ class Refusals(unittest.TestCase):
         self.refused("'TILE' is neither a constexpr parameter of the kernel nor one of", space={"TILE": [1]})
         self.refused("the parameter 'BLOCK' has no value; give it in constexprs", space={"num_warps": [1]})
         self.refused("'BLOCK' is given twice", constexprs={"BLOCK": 64})
-        self.refused("the constexpr 'BLOCK' is None", space={"num_warps": [1]}, constexprs={"BLOCK": None})
-        self.refused("the constexpr 'BLOCK' is <triton.language.dtype", space={"num_warps": [1]}, constexprs={"BLOCK": tl.float16})
+        self.refused("the constexpr 'num_warps' is None; a definition has ints", constexprs={"num_warps": None})
+        self.refused("the constant 'BLOCK' is of type object", space={"num_warps": [1]}, constexprs={"BLOCK": object()})
         self.refused("the constexpr 'BLOCK' is 'a b'; a string has", space={"BLOCK": ["a b"]})
 
     def test_configs(self):

@@ -30,8 +30,11 @@ from tunefarm.v1 import kernel_pb2
 _LABEL = "tunefarm.triton.autotune"
 _WORST_MATCH = "STALE_SOURCE"  # the same kernel and key, where other shapes were submitted later
 _LOOKUP_SECONDS = 10.0
+_TUNE_SECONDS = 1800.0  # of a job; Triton tunes what takes longer, such as one whose turn does not come
+_FILES_MAX = 10_000  # of remembered answers
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 _INTEGER_BYTES_MAX = 16 << 20  # of a tensor that is taken by value
+_ADDRESS_MIN, _ADDRESS_END = 1 << 32, 1 << 57  # of the tensors to which a tensor of integers may point
 _COPIES = 3  # of a tensor, in the daemon's worker: what the kernel writes, what it begins with, and what it must write
 _ALIGNMENT = 16  # of tensors, which kernels are compiled for
 # Others are compared with the first config: where that does not run, the next ones take its place, so many in all.
@@ -64,7 +67,8 @@ class Kernel:
         self._function = inner
         parts = [str(getattr(sys.modules.get("triton"), "__version__", "")), *_source.alone(inner).values(),
                  _key_text(tuple(getattr(tuner, "keys", ()))), *(str(config) for config in tuner.configs),
-                 *(f"{name} {_text_of(function)}" for values in self._heuristics for name, function in values.items())]
+                 *(f"{name} {_text_of(function)}" for values in self._heuristics for name, function in values.items()),
+                 *_pruning_of(tuner)]
         self._digest = hashlib.sha256("\0".join(parts).encode())
 
     def name(self, key: Any) -> str:
@@ -73,20 +77,20 @@ class Kernel:
         digest.update(f"\0{_key_text(key)}".encode())
         return f"{_definition.display_name(self._function.fn.__name__)[:40]}_{digest.hexdigest()[:20]}"
 
-    def known(self, key: Any) -> Answer:
-        """What the daemon has found or, where it is away, had found at an earlier start. UnavailableError where it is away
-        and nothing is known."""
+    def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Answer:
+        """What the daemon has found or, where it is away, had found at an earlier start: one of the decorator's configs, or
+        of those that pruning makes. UnavailableError where it is away and nothing is known."""
         name, session = self.name(key), _session()
         try:
             answer = session.best(name)
             if answer:
                 _remember(name, session.gpu, answer.config)
-                return self._config(self._tuner.configs, answer.config), f"known: {answer.kernel}, {answer.match.name}"
+                return self._listed(answer.config, pruned), f"known: {answer.kernel}, {answer.match.name}"
             return None, ""
         except NotFoundError:  # nobody has submitted such a definition
             return None, ""
         except UnavailableError as error:
-            config = self._config(self._tuner.configs, _remembered(name, session.gpu))
+            config = self._listed(_remembered(name, session.gpu), pruned)
             if config is None:
                 raise
             return config, f"remembered: {error}"
@@ -96,13 +100,13 @@ class Kernel:
         session, name = _session(), self.name(key)
         running = session.job_of(name)
         if running is not None:  # of another process
-            session.client().wait(running)
-            found = self.known(key)
+            session.client().wait(running, timeout=_TUNE_SECONDS)
+            found = self.known(key, lambda: configs)
             if found[0] is not None:
                 return found
         _synchronize()  # what the caller has enqueued would disturb measurements
         for first in range(min(len(configs), _REFERENCES_MAX)):
-            job = self._submitted("tune", session, name, key, configs[first:], args, kwargs)
+            job = self._submitted("tune", session, name, key, configs[first:], args, kwargs, timeout=_TUNE_SECONDS)
             if job.best is not None:
                 _remember(name, session.gpu, job.best.config)
                 return self._config(configs, job.best.config), f"tuned by {job.name}, {job.best.time_ns / 1e6:.6g} ms"
@@ -119,12 +123,16 @@ class Kernel:
         return f"{job.name} tunes it"
 
     def _submitted(self, method: str, session: "_Session", name: str, key: Any, configs: Sequence[Any], args: Any,
-                   kwargs: Any) -> model.Job:
+                   kwargs: Any, **options: Any) -> model.Job:
         client = session.client()
         made = self._definition(name, key, configs, args, kwargs, functools.partial(client.upload_array, progress=False))
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
             return getattr(client, method)(_definition.write(made, Path(folder)), progress=False, device=session.selector(),
-                                           strategy="exhaustive", promote_given=True, label=f"{_LABEL} {name}")
+                                           strategy="exhaustive", promote_given=True, label=f"{_LABEL} {name}", **options)
+
+    def _listed(self, answer: Mapping[str, Any], pruned: Callable[[], Sequence[Any]]) -> Optional[Any]:
+        config = self._config(self._tuner.configs, answer)
+        return self._config(pruned(), answer) if answer and config is None else config
 
     @staticmethod
     def _config(configs: Sequence[Any], answer: Mapping[str, Any]) -> Optional[Any]:
@@ -226,6 +234,14 @@ class Kernel:
         if not outputs:
             raise InvalidArgumentError("the kernel has no tensor, so that nothing can be compared")
         return outputs
+
+
+def _pruning_of(tuner: Any) -> List[str]:
+    """What says which configs may be chosen; empty where all may."""
+    functions = [getattr(tuner, name, None) for name in ("early_config_prune", "perf_model")]
+    if functions == [None, None]:
+        return []
+    return [*map(_text_of, functions), str(getattr(tuner, "configs_top_k", ""))]
 
 
 def _text_of(function: Any) -> str:
@@ -337,6 +353,9 @@ class _Tensor(NamedTuple):
             array, _ = _arguments.flat_array(spread, self.what)
             if len(array) != self.length:
                 raise InvalidArgumentError(f"{self.what} is not contiguous")
+            if self.data_type in ("i64", "u64") and _may_be_addresses(array):
+                raise InvalidArgumentError(f"{self.what} has integers that may be addresses, which the daemon's process does "
+                                           "not have")
             if array.view("u1").any():
                 fill.file.CopyFrom(upload(array, self.data_type))
             else:
@@ -348,6 +367,12 @@ class _Tensor(NamedTuple):
                                        f"{_INTEGER_BYTES_MAX} are taken")
         else:
             fill.normal.SetInParent()
+
+
+def _may_be_addresses(array: Any) -> bool:
+    """Whether all but zeros lie where tensors may lie in a GPU's address space."""
+    given = array[array != 0]
+    return bool(given.size) and bool((given >= _ADDRESS_MIN).all()) and bool((given < _ADDRESS_END).all())
 
 
 def _torch_of_gpu() -> Any:
@@ -380,7 +405,7 @@ class _Session:
         self.process = os.getpid()
         self.gpu, self._uuid = "", ""
         self._client: Optional[Client] = None
-        self._gone: Optional[UnavailableError] = None
+        self._gone: Optional[UnavailableError] = None  # never raised itself: its traceback would keep callers' tensors
         self._selectors: Dict[str, str] = {}
 
     def see_gpu(self) -> None:
@@ -393,13 +418,13 @@ class _Session:
     def client(self) -> Client:
         """UnavailableError where there is no daemon."""
         if self._gone is not None:
-            raise self._gone
+            raise _absence(self._gone)
         if self._client is None:
             try:
                 self._client = Client(start=False)
             except TunefarmError as error:
-                self._gone = UnavailableError(error.message, code=error.code, reason=error.reason)
-                raise self._gone from None
+                self._gone = _absence(error)
+                raise _absence(error) from None
         return self._client
 
     def selector(self) -> str:
@@ -421,13 +446,17 @@ class _Session:
         try:
             return self.client().best(name, self.selector(), _WORST_MATCH, timeout=_LOOKUP_SECONDS)
         except (UnavailableError, DeadlineExceededError) as error:
-            self._gone = UnavailableError(error.message, code=error.code, reason=error.reason)
-            raise self._gone from None
+            self._gone = _absence(error)
+            raise _absence(error) from None
 
     def job_of(self, name: str) -> Optional[model.Job]:
         """One that tunes it, of whatever process."""
         unfinished = (model.JobState.QUEUED, model.JobState.RUNNING)
         return next((job for job in self.client().jobs(states=unfinished) if job.label == f"{_LABEL} {name}"), None)
+
+
+def _absence(error: TunefarmError) -> UnavailableError:
+    return UnavailableError(error.message, code=error.code, reason=error.reason)
 
 
 _sessions: List[_Session] = []
@@ -460,8 +489,18 @@ def _remember(name: str, gpu: str, config: Mapping[str, Any]) -> None:
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
             json.dump(dict(config), written)
         os.replace(written.name, file)
+        _drop_oldest(file.parent)
     except OSError:
         pass
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Answers, and what a process left behind that ended while it wrote one."""
+    files = list(folder.iterdir())
+    if len(files) > _FILES_MAX:
+        files.sort(key=lambda file: file.stat().st_mtime)
+        for file in files[:-_FILES_MAX]:
+            file.unlink(missing_ok=True)
 
 
 def _remembered(name: str, gpu: str) -> Dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import warnings
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, TunefarmError, UnavailableError
 
@@ -53,8 +53,8 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
 
     A config that the daemon knows for the kernel (its source, its configs, the version of Triton), the key and the GPU is
     taken, and nothing is launched for tuning. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
-    "wait" (the default): the call waits for the daemon, which tunes the kernel for the shapes, types and scalars of the
-    call, on random floating-point numbers and on the call's integers.
+    "wait" (the default): the call waits for the daemon, at most 30 minutes for a job, which tunes the kernel for the shapes,
+    types and scalars of the call, on random floating-point numbers and on the call's integers.
     "default": the first config; the daemon tunes meanwhile, for the next start.
     "inprocess": Triton tunes as it does without tunefarm.
     Without a daemon: what it answered at an earlier start; else the first config for "default", and Triton's own tuning
@@ -117,6 +117,20 @@ class _Call:
         self.passing_keys: Tuple[Any, ...] = ()  # whose config holds for this launch alone
 
 
+class _Refusal(NamedTuple):
+    """An error without its traceback, which would keep the tensors of the launch alive."""
+
+    why: str
+    is_absence: bool  # it is the daemon that is not there, or gRPC
+    is_unexpected: bool  # a fault, in which Triton still does its work
+
+    @classmethod
+    def of(cls, error: Exception) -> "_Refusal":
+        is_unexpected = not isinstance(error, (TunefarmError, ImportError))
+        return cls(f"{type(error).__name__}: {error}" if is_unexpected else str(error),
+                   isinstance(error, (UnavailableError, DeadlineExceededError, ImportError)), is_unexpected)
+
+
 class _Cache(Dict[Any, Any]):
     """Configs by key, in the place of Autotuner.cache."""
 
@@ -144,20 +158,20 @@ class _Cache(Dict[Any, Any]):
     def _decide(self, key: Any, call: _Call) -> "Tuple[Optional[Any], str]":
         """A config, or None for Triton's own tuning; and why."""
         is_captured = _is_capturing()
-        refusal: Optional[Exception] = None
+        refusal: Optional[_Refusal] = None
         try:
             from tunefarm.triton import _asking
 
             if self._kernel is None:
                 self._kernel = _asking.Kernel(self._tuner)
-            config, why = self._kernel.known(key)
+            config, why = self._kernel.known(key, lambda: self._tuner.prune_configs(call.kwargs))
             if config is not None:
                 return config, why
-        except (TunefarmError, ImportError) as error:
-            refusal = error
+        except Exception as error:
+            refusal = _Refusal.of(error)
         if self._policy == _INPROCESS and not is_captured:
             return None, f"the policy is {_INPROCESS}"
-        if refusal is not None and not is_captured and not (self._policy == _DEFAULT and _is_absence(refusal)):
+        if refusal is not None and not is_captured and not (self._policy == _DEFAULT and refusal.is_absence):
             return None, self._gives_way(refusal)
         configs = list(self._tuner.prune_configs(call.kwargs))
         if len(configs) == 1:
@@ -166,33 +180,29 @@ class _Cache(Dict[Any, Any]):
             call.passing_keys = (key,)
             return configs[0], "the first config, for this call alone: it is captured into a graph"
         if refusal is not None:
-            return configs[0], f"the first config: {refusal}"
+            return configs[0], f"the first config: {refusal.why}"
         try:
             if self._policy == _WAIT:
                 return self._kernel.tune(key, configs, call.args, call.kwargs)
             return configs[0], f"the first config; {self._kernel.submit(key, configs, call.args, call.kwargs)}"
-        except (TunefarmError, ImportError) as error:
-            if self._policy == _DEFAULT and _is_absence(error):
-                return configs[0], f"the first config: {error}"
-            return None, self._gives_way(error)
+        except Exception as error:
+            refusal = _Refusal.of(error)
+        if self._policy == _DEFAULT and refusal.is_absence:
+            return configs[0], f"the first config: {refusal.why}"
+        return None, self._gives_way(refusal)
 
-    def _gives_way(self, error: Exception) -> str:
+    def _gives_way(self, refusal: "_Refusal") -> str:
         global _has_warned
-        if _is_absence(error) and not _has_warned:
+        if (refusal.is_absence or refusal.is_unexpected) and not _has_warned:
             _has_warned = True
-            warnings.warn(f"tunefarm: kernels are tuned by Triton itself: {error}", stacklevel=7)
-        return str(error)
+            warnings.warn(f"tunefarm: kernels are tuned by Triton itself: {refusal.why}", stacklevel=7)
+        return refusal.why
 
     def _log(self, key: Any, config: Any, why: str) -> None:
         if os.environ.get("TUNEFARM_TRITON_LOG", "0") not in ("", "0"):
             chosen = "Triton's own tuning" if config is None else str(config)
             print(f"tunefarm.triton: {self._tuner.base_fn.__name__} {key}: {chosen} ({' '.join(why.split())})",
                   file=sys.stderr, flush=True)
-
-
-def _is_absence(error: Exception) -> bool:
-    """Whether it is the daemon that is not there, or gRPC."""
-    return isinstance(error, (UnavailableError, DeadlineExceededError, ImportError))
 
 
 def _is_capturing() -> bool:

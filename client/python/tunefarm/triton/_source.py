@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import inspect
 import math
 import re
@@ -125,13 +126,31 @@ class _Collector:
                 self._need_triton()
                 literal = f"triton.language.constexpr({literal})"
             self._constants.append(f"{name} = {literal}")
+        elif self._writes(name, value):
+            pass
         elif (imported := _import_of(value)) is not None:
             self._imports.append(imported + ("" if imported.endswith(f" {name}") else f" as {name}"))
-        elif isinstance(getattr(value, "fn", None), FunctionType):
-            self._add_function(name, value)
         else:
             raise _refused(name, user, f"is of type {type(value).__name__}; a kernel's source has functions of @triton.jit, "
                                        "modules, numbers and strings alone")
+
+    def _writes(self, name: str, value: Any) -> bool:
+        """A function of @triton.jit, unless it is Triton's own. Of an installed package it is written if it can be: importing
+        the package may need a GPU, and another release may have another function."""
+        if not isinstance(getattr(value, "fn", None), FunctionType):
+            return False
+        can_be_imported = _import_of(value) is not None
+        if can_be_imported and _is_of_triton(value.fn.__module__):
+            return False
+        state = [copy.copy(part) for part in vars(self).values()]
+        try:
+            self._add_function(name, value)
+        except InvalidArgumentError:
+            if not can_be_imported:
+                raise
+            vars(self).update(zip(vars(self), state))
+            return False
+        return True
 
     def _need_triton(self) -> None:
         self._need("triton.language")
@@ -147,7 +166,7 @@ class _Collector:
             self._other_names.append(f"{name} = {own}")
             self._bind(own, jitted, function)
             return
-        tree = _definition(function)
+        tree = _definition(function, getattr(jitted, "raw_src", None))
         tree.decorator_list = [item for item in tree.decorator_list if _last_name(item) in _DECORATORS]
         if not tree.decorator_list:
             self._need_triton()
@@ -200,9 +219,10 @@ def _refused(name: str, user: FunctionType, why: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"'{name}', which {user.__name__} uses, {why}")
 
 
-def _definition(function: FunctionType) -> ast.FunctionDef:
+def _definition(function: FunctionType, lines: Any) -> ast.FunctionDef:
+    """`lines`: what Triton has read of it, or None; its file may have changed since then."""
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        body = ast.parse(textwrap.dedent("".join(lines) if lines else inspect.getsource(function))).body
     except (OSError, TypeError, SyntaxError) as error:
         raise InvalidArgumentError(f"the source of {function.__name__} cannot be read: {error}") from None
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
@@ -299,10 +319,14 @@ def _place_of(value: Any) -> "Optional[tuple[str, str]]":
     return next(((module.__name__, name) for name, item in list(vars(module).items()) if item is value), None)
 
 
+def _is_of_triton(module: Optional[str]) -> bool:
+    return (module or "").partition(".")[0] == "triton"
+
+
 def _is_installed(module: ModuleType) -> bool:
     """Whether the daemon's interpreter can be expected to have it."""
     file = getattr(module, "__file__", None)
-    if module.__name__ == "__main__" or module.__name__.partition(".")[0] == "triton" or not file:
+    if module.__name__ == "__main__" or _is_of_triton(module.__name__) or not file:
         return module.__name__ != "__main__"
     paths = sysconfig.get_paths()
     places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + [site.getusersitepackages()]

@@ -6,6 +6,7 @@ import ast
 import collections
 import functools
 import inspect
+import math
 import re
 import sys
 from types import FunctionType
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _LANGUAGE = "TRITON"
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": 0}  # and what they are where a config lacks them
 _TEXT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_MISSING = object()
 NOT_IN_BUFFERS = re.compile(r"bool|complex|float8")
 
 
@@ -73,7 +75,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
 
     args: the values of its parameters that are not constexpr, in order or as a dict by name: contiguous arrays of PyTorch,
     CuPy or NumPy, ints and floats; None, True and False become constants of the kernel. constexprs: values by name of those
-    that are not tuned (a dict as args may have them, too); others have their defaults.
+    that are not tuned (a dict as args may have them, too); others have their defaults. None, types such as tl.float16 and
+    strings with other characters than words have become constants of the kernel.
     configs: dicts or triton.Configs, of which all are tried and no others; or space: a dict of lists by name, with
     restrictions as tune_kernel takes them. num_warps, num_stages, num_ctas and maxnreg are Triton's options.
     grid: the number of programs, 1 to 3 of them: numbers, expressions ("cdiv(n, BLOCK)"), or a function of META, as a
@@ -100,9 +103,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
         if restrictions is not None:
             raise InvalidArgumentError("restrictions belong to space; leave out of configs what is not to be tried")
         options.setdefault("strategy", "exhaustive")
-    values, fixed = names.values(args, constexprs or {}, chosen)
-    blocks = _definition.grid_of(grid_over(grid, {**values, **fixed}), chosen)
-    constants = {name: value for name, value in values.items() if value is None or isinstance(value, bool)}
+    values, fixed, constants = names.values(args, constexprs or {}, chosen)
+    blocks = _definition.grid_of(grid_over(grid, {**values, **fixed, **constants}), chosen)
     arguments = _read(values, names.types, outputs, reference, constants)
     sources = _source.alone(kernel, constants) if constants else _source.of(kernel, fn)
 
@@ -169,8 +171,10 @@ class Parameters(NamedTuple):
                    {name: item.annotation_type.replace("fp", "f") for name, item in zip(kernel.arg_names, kernel.params)
                     if getattr(item, "annotation_type", None)})
 
-    def values(self, args: Any, constexprs: Mapping[str, Any], space: Space) -> "tuple[Dict[str, Any], Dict[str, Any]]":
-        """Those known at run time and the constexprs that are not tuned, by name."""
+    def values(self, args: Any, constexprs: Mapping[str, Any],
+               space: Space) -> "tuple[Dict[str, Any], Dict[str, Any], Dict[str, Any]]":
+        """Those known at run time, the constexprs that are not tuned, and what becomes constants of the source, by name:
+        values of either kind that a definition cannot have."""
         if isinstance(args, Mapping):
             given = dict(args)
         elif isinstance(args, (list, tuple)):
@@ -205,14 +209,28 @@ class Parameters(NamedTuple):
         for name, values in space.domains.items():
             for value in values:
                 _check_text(value, name)
-        # A default of None is the function's own.
-        fixed = {name: _constexpr(value, name) for name, value in fixed.items()
-                 if value is not None or self.defaults.get(name, 0) is not None}
-        return {name: given[name] for name in self.run_time}, fixed
+        at_run_time = {name: given[name] for name in self.run_time}
+        constants = {name: value for name, value in at_run_time.items() if value is None or isinstance(value, bool)}
+        bound = {}
+        for name, value in fixed.items():
+            value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+            if name not in self.constexprs or _is_bindable(value):
+                bound[name] = _constexpr(value, name)
+            elif value is not self.defaults.get(name, _MISSING):  # a default is the function's own
+                constants[name] = value
+        return at_run_time, bound, constants
+
+
+def _is_bindable(value: Any) -> bool:
+    """Whether a definition can have it: it has no None, type, infinity or empty string."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return _TEXT.fullmatch(value) is not None
+    return isinstance(value, int) or hasattr(value, "item")
 
 
 def _constexpr(value: Any, name: str) -> Any:
-    value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
     if value is None or not isinstance(value, (bool, int, float, str)) and not hasattr(value, "item"):
         raise InvalidArgumentError(f"the constexpr '{name}' is {value!r}; a definition has ints, floats, bools and strings")
     value = plain(value, f"the constexpr '{name}'")

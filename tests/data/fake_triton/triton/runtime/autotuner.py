@@ -49,7 +49,9 @@ class Autotuner(Launchable):
         self.best_config = config
         if config.pre_hook is not None:
             config.pre_hook({**self.nargs, **named, **config.all_kwargs()})
-        return self.fn.run(*args, **named, **config.all_kwargs())
+        made = self.fn.run(*args, **named, **config.all_kwargs())
+        self.nargs = None
+        return made
 
 
 class Heuristics(Launchable):

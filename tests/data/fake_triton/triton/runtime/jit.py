@@ -29,11 +29,20 @@ class Launchable:
 class JITFunction(Launchable):
     def __init__(self, function, do_not_specialize=(), do_not_specialize_on_alignment=(), repr=None, launch_metadata=None):
         self.fn = function
+        self.raw_src = self._lines(function)
         self.__name__ = function.__name__
+        self.__module__ = function.__module__
         self.params = [KernelParam(i, parameter, parameter.name in do_not_specialize,
                                    parameter.name in do_not_specialize_on_alignment)
                        for i, parameter in enumerate(inspect.signature(function).parameters.values())]
         self.arg_names = [parameter.name for parameter in self.params]
+
+    @staticmethod
+    def _lines(function):
+        try:
+            return inspect.getsourcelines(function)[0]
+        except OSError:
+            return None
 
     def is_gluon(self):
         return False
