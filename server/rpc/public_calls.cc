@@ -135,7 +135,10 @@ void PublicCalls::AddTuning(Router* router) {
 
 void PublicCalls::AddLookup(Router* router) {
   LookupApi* const api = services_.lookup;
-  AddCall(router, "tunefarm.v1.LookupService/LookupConfig", kFast, api, &LookupApi::LookupConfig);
+  router->AddRead<v1::LookupConfigRequest>(
+      "tunefarm.v1.LookupService/LookupConfig", Lane{&reads_, kWaitMax},
+      [api](const v1::LookupConfigRequest& request) { return api->LookupInMemory(request); },
+      [api](const v1::LookupConfigRequest& request) { return api->LookupConfig(request); });
   AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&slow_, kWaitMax}, api,
           &LookupApi::BatchLookupConfigs);
   router->Add<v1::AgreeConfigRequest>("tunefarm.v1.LookupService/AgreeConfig", CallKind::kCall, Lane{&slow_, kWaitMax},
