@@ -128,8 +128,9 @@ void PublicCalls::AddTuning(Router* router) {
   AddCall(router, "tunefarm.v1.TuningService/ListTrials", reads, api, &TuningApi::ListTrials);
   AddCall(router, "tunefarm.v1.TuningService/GetTrial", reads, api, &TuningApi::GetTrial);
   router->AddStream<v1::WatchJobRequest>("tunefarm.v1.TuningService/WatchJob",
-                                         [api](RawCall* call, const v1::WatchJobRequest& request) {
-                                           return std::make_unique<JobWatchStream>(call, api, request);
+                                         [api, threads = &reads_](RawCall* call, const v1::WatchJobRequest& request) {
+                                           return std::make_unique<JobWatchStream>(
+                                               call, api, threads, call->caller().principal.name, request);
                                          });
 }
 

@@ -296,7 +296,7 @@ TEST_F(RpcServerTest, CallsThatWaitForTheStoreHoldUpNoneThatMemoryAnswers) {
   };
   ASSERT_TRUE(look_up(""));  // which reads the definition
   is_store_hung_ = true;
-  // More of both kinds than gRPC has threads.
+  // More of each kind than gRPC has threads.
   std::vector<Thread> callers;
   for (int i = 0; i < 32; ++i) {
     callers.emplace_back("list", [this] {
@@ -305,6 +305,15 @@ TEST_F(RpcServerTest, CallsThatWaitForTheStoreHoldUpNoneThatMemoryAnswers) {
       EXPECT_TRUE(v1::TuningService::NewStub(Channel("client.sock"))->ListJobs(&context, {}, &response).ok());
     });
     callers.emplace_back("look-up", [&look_up] { EXPECT_TRUE(look_up("never stored")); });
+    callers.emplace_back("watch", [this] {
+      v1::WatchJobRequest request;
+      request.set_name("jobs/1000");
+      grpc::ClientContext context;
+      const auto reader = v1::TuningService::NewStub(Channel("client.sock"))->WatchJob(&context, request);
+      v1::WatchJobResponse response;
+      EXPECT_FALSE(reader->Read(&response));
+      EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+    });
   }
   all_are_blocked_.WaitForNotification();
   for (int i = 0; i < 32; ++i) {
