@@ -1,5 +1,6 @@
 #include "server/agent/agent_data_files.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -61,16 +62,17 @@ absl::StatusOr<OpenDataFile> AgentDataFiles::OpenOne(const Wanted& file) {
 absl::Status AgentDataFiles::Fetch(const Wanted& file) {
   DataFileProgress progress = store_->Find(file.digest);
   while (!progress.is_whole) {
-    ASSIGN_OR_RETURN(const wire::FetchDataFileResponse response, FetchPart(file, progress.received_bytes));
+    // All of it may be there, where the process died before it was checked: any part then makes it whole.
+    const int64_t offset = std::min(progress.received_bytes, file.bytes - 1);
+    ASSIGN_OR_RETURN(const wire::FetchDataFileResponse response, FetchPart(file, offset));
     if (response.total_bytes() != file.bytes || response.part().empty()) {
       return Internal("control answers with {} of {} bytes at {} of the data file '{}' ({}), which has {}",
-                      response.part().size(), response.total_bytes(), progress.received_bytes, file.name, file.digest,
-                      file.bytes);
+                      response.part().size(), response.total_bytes(), offset, file.name, file.digest, file.bytes);
     }
     DataFilePart part;
     part.digest = file.digest;
     part.total_bytes = file.bytes;
-    part.offset = progress.received_bytes;
+    part.offset = offset;
     part.bytes = response.part();
     absl::StatusOr<DataFileProgress> written = store_->Write(part);
     if (ReasonOf(written.status()) == "DATA_FILE_INVALID") {

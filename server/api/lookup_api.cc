@@ -9,14 +9,26 @@ namespace tunefarm {
 
 absl::StatusOr<v1::LookupConfigResponse> LookupApi::LookupConfig(const v1::LookupConfigRequest& request) {
   absl::StatusOr<v1::LookupConfigResponse> response = tunefarm::LookupConfig(context_, request);
-  if (!response.ok()) {
+  if (response.ok()) {
+    Complete(&*response);
+  } else {
     tally_->AddBadLookup();
-    return response;
   }
+  return response;
+}
+
+std::optional<v1::LookupConfigResponse> LookupApi::LookupInMemory(const v1::LookupConfigRequest& request) {
+  if (!context_.kernels->IsCached(request.kernel(), request.program_digest())) return std::nullopt;
+  absl::StatusOr<v1::LookupConfigResponse> response = tunefarm::LookupConfig(context_, request);
+  if (!response.ok()) return std::nullopt;
+  Complete(&*response);
+  return *std::move(response);
+}
+
+void LookupApi::Complete(v1::LookupConfigResponse* response) {
   response->set_catalog_age_ms(node_watch_->AgeMs());
   const int match = response->match();
   tally_->AddLookups({&match, 1});
-  return response;
 }
 
 absl::StatusOr<v1::BatchLookupConfigsResponse> LookupApi::BatchLookupConfigs(

@@ -4,6 +4,8 @@
 // Thread-safe.
 #pragma once
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "server/access/principal.h"
 #include "server/jobs/trial_tally.h"
@@ -23,6 +25,8 @@ class LookupApi {
 
   // The errors of the functions of the same name in server/lookup.
   absl::StatusOr<v1::LookupConfigResponse> LookupConfig(const v1::LookupConfigRequest& request);
+  // The answer of LookupConfig where it needs no store and is no error; else nothing, and nothing is counted.
+  std::optional<v1::LookupConfigResponse> LookupInMemory(const v1::LookupConfigRequest& request);
   absl::StatusOr<v1::BatchLookupConfigsResponse> BatchLookupConfigs(const v1::BatchLookupConfigsRequest& request);
   // The errors of Agreements::Agree. Returns when what is agreed on is durable.
   absl::StatusOr<v1::AgreeConfigResponse> AgreeConfig(const Principal& principal,
@@ -31,6 +35,9 @@ class LookupApi {
   absl::StatusOr<v1::ListBestConfigsResponse> ListBestConfigs(const v1::ListBestConfigsRequest& request);
 
  private:
+  // Counts the answer.
+  void Complete(v1::LookupConfigResponse* response);
+
   const LookupContext context_;
   const NodeWatch* const node_watch_;
   TrialTally* const tally_;

@@ -29,6 +29,8 @@ constexpr int kGatherMsMin = 1000;
 constexpr int kGatherMsMax = 5000;
 // Of an agent that was offered what it may not run.
 constexpr Duration kRest = std::chrono::seconds(10);
+// The first version of the conversation with Trial.headers.
+constexpr int kProtocolWithHeaders = 3;
 
 AgentDevices DevicesOf(const wire::RegisterRequest& about) {
   return {about.agent_id(),
@@ -332,6 +334,16 @@ std::map<std::string, AgentRegistry::View> AgentRegistry::Views() const {
     if (view != views.end()) view->second.units = units;
   }
   return views;
+}
+
+bool AgentRegistry::SaysHeaders(const wire::RegisterRequest& about) {
+  return about.protocol() <= 0 || about.protocol() >= kProtocolWithHeaders;
+}
+
+bool AgentRegistry::SaysHeaders(const std::string& agent_id) const {
+  MutexLock lock(&mutex_);
+  const auto found = agents_.find(agent_id);
+  return found != agents_.end() && SaysHeaders(found->second.about);
 }
 
 absl::Status AgentRegistry::CheckMayRun(const std::string& agent_id, const Claim& claim,

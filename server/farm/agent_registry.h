@@ -93,6 +93,10 @@ class AgentRegistry {
   std::map<std::string, View> Views() const LOCKS_EXCLUDED(mutex_);
   // How long results gather at the agents of a farm of so many: all together report some 250 times a second.
   int gather_ms() const { return gather_ms_.load(std::memory_order_relaxed); }
+  // Whether its trials say of which headers their binaries were made (Trial.headers): those of older versions seem to
+  // have none.
+  bool SaysHeaders(const std::string& agent_id) const LOCKS_EXCLUDED(mutex_);
+  static bool SaysHeaders(const tunefarm::agent::v1::RegisterRequest& about);
   // Why the agent's workers may not run the job's units: isolation, language or Triton's release.
   absl::Status CheckMayRun(const std::string& agent_id, const Claim& claim, const tunefarm::v1::Job& spec) const
       LOCKS_EXCLUDED(mutex_);

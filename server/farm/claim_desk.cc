@@ -77,6 +77,7 @@ bool ClaimDesk::HandOut(const wire::SynchronizeRequest& request, const Claims::U
     LogError("jobs", "unit {} cannot be handed out: {}", claimed.unit.unit_id, MessageOf(claim.status()));
     return false;
   }
+  if (!p_.agents->SaysHeaders(request.agent_id())) claim->measured_scope.clear();
   tunefarm::v1::Job spec;
   spec.ParseFromString(claimed.job_spec);  // MakeClaim has read it
   const absl::Status may_run = p_.agents->CheckMayRun(request.agent_id(), *claim, spec);
@@ -176,6 +177,7 @@ absl::StatusOr<std::vector<Claim>> ClaimDesk::Read(const wire::RegisterRequest& 
       LogError("jobs", "unit {} cannot be taken over: {}", claimed.unit.unit_id, MessageOf(claim.status()));
       continue;
     }
+    if (!AgentRegistry::SaysHeaders(about)) claim->measured_scope.clear();
     RETURN_IF_ERROR(StoreWithoutRun(&*claim, p_.filters->OfBegunFinal(*claim, claimed.present_devices)));
     claims.push_back(*std::move(claim));
   }

@@ -43,7 +43,7 @@ class ControlLink : public AgentLink {
 
   // The oldest version of the conversation that is understood, and the one spoken here.
   static constexpr int kProtocolOldest = 2;
-  static constexpr int kProtocol = 2;
+  static constexpr int kProtocol = 3;
 
   // All outlive the link. `data_files` may be null: there are none.
   ControlLink(Store* store, Clock* clock, KernelRegistry* kernels, PoisonIndex* poison, DeviceDirectory* devices,

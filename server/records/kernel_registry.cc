@@ -121,6 +121,15 @@ absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::Get(std::strin
   return plan;
 }
 
+bool KernelRegistry::IsCached(std::string_view name, std::string_view program_digest) {
+  MutexLock lock(&mutex_);
+  const bool is_id = name.substr(0, kPrefix.size()) == kPrefix;
+  const auto plan = is_id ? Cached(&by_id_, name.substr(kPrefix.size())) : Cached(&by_name_, name);
+  if (plan == nullptr) return false;
+  if (program_digest.empty() || program_digest == plan->program_digest()) return true;
+  return Cached(&by_program_, fmt::format("{} {}", plan->display_name(), program_digest)) != nullptr;
+}
+
 absl::Status KernelRegistry::FollowName(const std::string& name) {
   uint64_t generation;
   {

@@ -32,6 +32,9 @@ class KernelRegistry {
   absl::StatusOr<std::shared_ptr<const KernelPlan>> FindProgram(std::string_view display_name,
                                                                 std::string_view program_digest);
   absl::StatusOr<std::shared_ptr<const KernelPlan>> GetById(std::string_view kernel_id);
+  // Whether Get of the name, and FindProgram of what it stands for, need no database now. `program_digest`: empty where
+  // no program is asked for.
+  bool IsCached(std::string_view name, std::string_view program_digest);
 
   // Others store kernels too: asks what up to `names_max` of the cached names, each in its turn, stand for now.
   // Look-ups of cached names never wait for the store. The store's errors.

@@ -5,9 +5,11 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "server/api/tuning_api.h"
+#include "server/base/executor.h"
 #include "server/base/mutex.h"
 #include "server/base/status.h"
 #include "server/rpc/raw_call.h"
@@ -22,8 +24,14 @@ inline constexpr size_t kWatchPendingBytesMax = 1 << 20;  // beside the event th
 
 class JobWatchStream final : public RawStream {
  public:
-  JobWatchStream(RawCall* call, TuningApi* api, v1::WatchJobRequest request)
-      : RawStream(call), open_call_(open_calls()), api_(api), request_(std::move(request)) {}
+  // `threads` outlives it; it begins on one of those, as one of `owner`: the job may have to be read from the store.
+  JobWatchStream(RawCall* call, TuningApi* api, TaskRunner* threads, std::string owner, v1::WatchJobRequest request)
+      : RawStream(call),
+        open_call_(open_calls()),
+        api_(api),
+        threads_(threads),
+        owner_(std::move(owner)),
+        request_(std::move(request)) {}
   ~JobWatchStream() override {
     // Without the lock: it waits for a callback that may be waiting for the lock.
     subscription_.reset();
@@ -32,16 +40,7 @@ class JobWatchStream final : public RawStream {
   }
 
   void Begin() override {
-    absl::StatusOr<std::unique_ptr<WatchSubscription>> subscription = api_->WatchJob(
-        request_, [this](const v1::JobEvent& event) { OnEvent(event); }, [this](absl::Status s) { OnEnd(s); });
-    MutexLock lock(&mutex_);
-    started_ = true;
-    if (subscription.ok()) {
-      subscription_ = *std::move(subscription);
-    } else {
-      End(subscription.status());
-    }
-    Advance();
+    threads_->PostFor(owner_, [this] { Start(); });
   }
 
   void OnWriteDone(bool ok) override {
@@ -64,6 +63,20 @@ class JobWatchStream final : public RawStream {
     size_t size = 0;
     MemoryShare share;
   };
+
+  // The stream may be gone when it returns.
+  void Start() LOCKS_EXCLUDED(mutex_) {
+    absl::StatusOr<std::unique_ptr<WatchSubscription>> subscription = api_->WatchJob(
+        request_, [this](const v1::JobEvent& event) { OnEvent(event); }, [this](absl::Status s) { OnEnd(s); });
+    MutexLock lock(&mutex_);
+    started_ = true;
+    if (subscription.ok()) {
+      subscription_ = *std::move(subscription);
+    } else {
+      End(subscription.status());
+    }
+    Advance();
+  }
 
   void OnEvent(const v1::JobEvent& event) LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
@@ -114,7 +127,7 @@ class JobWatchStream final : public RawStream {
     End(status);
   }
 
-  // At most one write at a time; Finish once, after what is pending, and never before Begin is through.
+  // At most one write at a time; Finish once, after what is pending, and never before Start is through.
   void Advance() EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!started_ || writing_ || finished_) return;
     if (!pending_.empty()) {
@@ -133,6 +146,8 @@ class JobWatchStream final : public RawStream {
 
   OpenCalls::Call open_call_;
   TuningApi* const api_;
+  TaskRunner* const threads_;
+  const std::string owner_;
   const v1::WatchJobRequest request_;
   std::unique_ptr<WatchSubscription> subscription_;
   Mutex mutex_;

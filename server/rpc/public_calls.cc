@@ -128,14 +128,18 @@ void PublicCalls::AddTuning(Router* router) {
   AddCall(router, "tunefarm.v1.TuningService/ListTrials", reads, api, &TuningApi::ListTrials);
   AddCall(router, "tunefarm.v1.TuningService/GetTrial", reads, api, &TuningApi::GetTrial);
   router->AddStream<v1::WatchJobRequest>("tunefarm.v1.TuningService/WatchJob",
-                                         [api](RawCall* call, const v1::WatchJobRequest& request) {
-                                           return std::make_unique<JobWatchStream>(call, api, request);
+                                         [api, threads = &reads_](RawCall* call, const v1::WatchJobRequest& request) {
+                                           return std::make_unique<JobWatchStream>(
+                                               call, api, threads, call->caller().principal.name, request);
                                          });
 }
 
 void PublicCalls::AddLookup(Router* router) {
   LookupApi* const api = services_.lookup;
-  AddCall(router, "tunefarm.v1.LookupService/LookupConfig", kFast, api, &LookupApi::LookupConfig);
+  router->AddRead<v1::LookupConfigRequest>(
+      "tunefarm.v1.LookupService/LookupConfig", Lane{&reads_, kWaitMax},
+      [api](const v1::LookupConfigRequest& request) { return api->LookupInMemory(request); },
+      [api](const v1::LookupConfigRequest& request) { return api->LookupConfig(request); });
   AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&slow_, kWaitMax}, api,
           &LookupApi::BatchLookupConfigs);
   router->Add<v1::AgreeConfigRequest>("tunefarm.v1.LookupService/AgreeConfig", CallKind::kCall, Lane{&slow_, kWaitMax},

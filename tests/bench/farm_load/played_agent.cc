@@ -105,7 +105,7 @@ void PlayedAgent::Register() {
   request.set_agent_id(agent_id_);
   request.set_host(fmt::format("host-{}", options_.number));
   request.set_display_name(fmt::format("played-{}", options_.number));
-  request.set_protocol(2);
+  request.set_protocol(3);
   request.set_version("0");
   request.set_sandbox_level("L1");
   tunefarm::v1::Device* device = request.add_devices();

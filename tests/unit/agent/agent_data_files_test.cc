@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "server/base/file.h"
 #include "server/base/hash.h"
 #include "tests/unit/agent/remote_link_farm.h"
 
@@ -89,6 +90,23 @@ TEST_F(AgentDataFilesTest, WhatTheStoreLacksIsFetchedOnceInParts) {
   Ask({"a:1"});
   EXPECT_TRUE(Open(kernel).ok());
   EXPECT_EQ(Fetches(), 4);
+}
+
+// The process died between the last part and the check of the whole.
+TEST_F(AgentDataFilesTest, AFileThatIsThereAndNotCheckedIsMadeWhole) {
+  const std::string content(2500, 'r'), digest = Sha256(content).Hex();
+  farm_.data_files[digest] = content;
+  tunefarm::v1::Kernel kernel;
+  Name(content, "rows.npy", &kernel);
+  files_ = nullptr;
+  store_ = nullptr;
+  ASSERT_TRUE(WriteFileAtomically(directory_.File("data_files") + "/" + digest + ".part", content, 0600).ok());
+  store_ = OpenStore();
+  Ask({"a:1"});
+  ASSERT_EQ(store_->Find(digest).received_bytes, 2500);
+  const auto opened = Open(kernel);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(ContentOf((*opened)[0]), content);
 }
 
 TEST_F(AgentDataFilesTest, WhatControlLacksIsSaidWithItsAddress) {

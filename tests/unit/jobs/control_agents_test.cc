@@ -76,6 +76,37 @@ TEST_F(ControlAgentsTest, RefusesWhatItCannotTalkTo) {
   EXPECT_TRUE(control_->link().Register(newer).ok());
 }
 
+// Its trials seem to have no headers outside of the definition, whatever their binaries were made of.
+TEST_F(ControlAgentsTest, WhatAnAgentOfAnOlderVersionMeasuredIsMeasuredAgain) {
+  // Runs a job's search on the agent. Returns how many of its configs the agent was given.
+  const auto given = [&](const std::string& id, const std::string& device) {
+    job_.Clear();
+    const std::string job = Submit();
+    int configs = 0;
+    for (int turn = 0; turn < 40; ++turn) {
+      const wire::SynchronizeResponse response = Ask(id, device, 8);
+      for (const wire::Assignment& assignment : response.assignments()) {
+        for (const wire::TrialSpec& spec : assignment.trials()) {
+          if (JobName(assignment.job_id()) == job && spec.purpose() == tunefarm::v1::TRIAL_PURPOSE_SEARCH) ++configs;
+        }
+        EXPECT_EQ(Report(id, assignment), wire::REPORT_VERDICT_ACCEPTED);
+      }
+      RunFor(seconds(1));
+    }
+    return configs;
+  };
+  wire::RegisterRequest older = About("older", "CPU-1");
+  older.set_protocol(2);
+  const auto registered = control_->link().RegisterRemote(older);
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  epochs_["older"] = registered->epoch();
+  const int all = given("older", "CPU-1");
+  EXPECT_GT(all, 0);
+  ASSERT_TRUE(Register("newer", "CPU-2").ok());
+  EXPECT_EQ(given("newer", "CPU-2"), all);
+  EXPECT_EQ(given("newer", "CPU-2"), 0);
+}
+
 TEST_F(ControlAgentsTest, NumbersThatAreNoneAreNotBelieved) {
   wire::RegisterRequest about = About("one", "CPU-1");
   about.mutable_devices(0)->set_peak_bytes_per_second(std::nan(""));

@@ -94,10 +94,12 @@ class RpcServerTest : public testing::Test {
     store_ = *std::move(store);
     if (fill) fill(store_.get());
     hung_store_ = std::make_unique<FaultyStore>(store_.get());
-    hung_store_->instead_of("ListJobs") = [this] {
-      if (is_store_hung_) Block();
-      return absl::OkStatus();
-    };
+    for (const char* const call : {"ListJobs", "GetJob", "FindProgram"}) {
+      hung_store_->instead_of(call) = [this] {
+        if (is_store_hung_) Block();
+        return absl::OkStatus();
+      };
+    }
     auto files = DataFileStore::Open({.path = directory_.File("data_files")});
     TUNEFARM_CHECK(files.ok());
     data_files_ = *std::move(files);
@@ -233,7 +235,7 @@ class RpcServerTest : public testing::Test {
   FakeEntropy entropy_;
   std::atomic<int> shutdowns_{0};
   std::atomic<int> blocked_{0};
-  std::atomic<bool> is_store_hung_{false};  // lists of jobs are not answered
+  std::atomic<bool> is_store_hung_{false};  // it reads no jobs and finds no programs
   CompileConfigs compile_;                  // set by tests that compile
   Notification all_are_blocked_;
   Notification release_;

@@ -286,8 +286,17 @@ TEST_F(RpcServerTest, CallsThatWaitForTheStoreHoldUpNoneThatMemoryAnswers) {
   v1::GetJobRequest get;
   get.set_name(CreateJob());
   while (!plane_->tuning_api().GetDrivenJob(get).has_value()) Notification().WaitFor(std::chrono::milliseconds(1));
+  const auto look_up = [this](const std::string& program) {
+    v1::LookupConfigRequest question;
+    question.set_kernel("tiny");
+    question.set_program_digest(program);
+    v1::LookupConfigResponse answer;
+    grpc::ClientContext context;
+    return v1::LookupService::NewStub(Channel("client.sock"))->LookupConfig(&context, question, &answer).ok();
+  };
+  ASSERT_TRUE(look_up(""));  // which reads the definition
   is_store_hung_ = true;
-  // More than gRPC has threads.
+  // More of each kind than gRPC has threads.
   std::vector<Thread> callers;
   for (int i = 0; i < 32; ++i) {
     callers.emplace_back("list", [this] {
@@ -295,17 +304,24 @@ TEST_F(RpcServerTest, CallsThatWaitForTheStoreHoldUpNoneThatMemoryAnswers) {
       v1::ListJobsResponse response;
       EXPECT_TRUE(v1::TuningService::NewStub(Channel("client.sock"))->ListJobs(&context, {}, &response).ok());
     });
+    callers.emplace_back("look-up", [&look_up] { EXPECT_TRUE(look_up("never stored")); });
+    callers.emplace_back("watch", [this] {
+      v1::WatchJobRequest request;
+      request.set_name("jobs/1000");
+      grpc::ClientContext context;
+      const auto reader = v1::TuningService::NewStub(Channel("client.sock"))->WatchJob(&context, request);
+      v1::WatchJobResponse response;
+      EXPECT_FALSE(reader->Read(&response));
+      EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+    });
   }
   all_are_blocked_.WaitForNotification();
   for (int i = 0; i < 32; ++i) {
-    grpc::ClientContext contexts[2];
+    grpc::ClientContext context;
     v1::GetJobResponse job;
-    EXPECT_TRUE(v1::TuningService::NewStub(Channel("client.sock"))->GetJob(&contexts[0], get, &job).ok());
+    EXPECT_TRUE(v1::TuningService::NewStub(Channel("client.sock"))->GetJob(&context, get, &job).ok());
     EXPECT_EQ(job.job().name(), get.name());
-    v1::LookupConfigRequest question;
-    question.set_kernel("tiny");
-    v1::LookupConfigResponse answer;
-    EXPECT_TRUE(v1::LookupService::NewStub(Channel("client.sock"))->LookupConfig(&contexts[1], question, &answer).ok());
+    EXPECT_TRUE(look_up(""));
   }
   release_.Notify();
 }
