@@ -134,7 +134,7 @@ class TritonKernels(unittest.TestCase):
         farm = self.farm(with_triton=False)
         done = self.compile(farm, self.kernel())
         self.assertEqual(done.returncode, 1)
-        self.assertIn("Triton cannot be imported", done.stdout)
+        self.assertIn("Triton cannot be imported", done.stderr)
         with Farm() as other:
             other.start()
             refused = other.cli("submit", self.kernel(), "--device", "H100", check=False)
