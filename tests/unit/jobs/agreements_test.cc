@@ -62,7 +62,7 @@ class AgreementsTest : public testing::Test {
     key.set_device_class_id(best.device_class_id());
     return key;
   }
-  // Measures all anew.
+  // Measures every config, whatever was measured before.
   void Tune(int64_t n = 1024) {
     v1::Job job;
     job.mutable_policy()->set_no_reuse(true);
