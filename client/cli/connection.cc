@@ -89,16 +89,16 @@ absl::StatusOr<Pidfd> StartDaemon(const std::string& data_directory, const std::
   return Pidfd::Open(pid);
 }
 
-// What the daemon said before it died: its last line that is an error.
+// What the daemon said before it died. Another one that is about to end may write to the same log.
 std::string LastError(const std::string& log_path, uint64_t from) {
   const absl::StatusOr<std::string> log = ReadFile(log_path, 64 << 20);
   if (!log.ok()) return "see " + log_path;
-  std::string fresh = log->substr(std::min<size_t>(from, log->size()));
-  while (!fresh.empty() && fresh.back() == '\n') fresh.pop_back();
-  const size_t start = fresh.rfind('\n');
-  std::string line = start == std::string::npos ? fresh : fresh.substr(start + 1);
-  if (line.rfind("tunefarmd: ", 0) == 0) line = line.substr(11);
-  return line.empty() ? "see " + log_path : line;
+  constexpr std::string_view kPrefix = "\ntunefarmd: ";
+  const std::string fresh = "\n" + log->substr(std::min<size_t>(from, log->size()));
+  const size_t start = fresh.rfind(kPrefix);
+  if (start == std::string::npos) return "see " + log_path;
+  const size_t line = start + kPrefix.size();
+  return fresh.substr(line, fresh.find('\n', line) - line);
 }
 
 // True: the daemon answers. False: another daemon holds the directory but does not answer yet.
@@ -121,10 +121,10 @@ absl::StatusOr<std::string> StartAndWait(const std::string& data_directory, cons
     ASSIGN_OR_RETURN(const SocketPaths sockets, SocketPathsFor(data_directory, environment));
     if (UnixSocketError(sockets.admin) == 0) return sockets.admin;
     // Unavailable means that it still runs.
-    if (is_running && daemon.Reap().ok()) {
-      const std::string reason = LastError(log_path, log_bytes);
-      if (reason.find("another daemon") == std::string::npos)
-        return Unavailable("the daemon could not start: {}", reason);
+    const absl::StatusOr<ExitStatus> ended = is_running ? daemon.Reap() : Unavailable("it is not running");
+    if (ended.ok()) {
+      if (!ended->exited || ended->exit_code != kExitDataDirectoryInUse)
+        return Unavailable("the daemon could not start: {}", LastError(log_path, log_bytes));
       // Another command has started one at the same moment, and then that one is ours too; or one that is about to end
       // still holds the directory, and then it is our turn soon.
       is_running = false;

@@ -10,6 +10,10 @@
 
 namespace tunefarm {
 
+// How tunefarmd exits where another daemon serves its data directory: EX_TEMPFAIL of sysexits.h, since that one may be
+// about to end.
+inline constexpr int kExitDataDirectoryInUse = 75;
+
 struct SocketPaths {
   std::string directory;
   std::string admin;   // mode 0600: everything

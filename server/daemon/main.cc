@@ -14,6 +14,7 @@
 #include "server/base/failpoint.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
+#include "server/base/socket_paths.h"
 #include "server/base/status.h"
 #include "server/daemon/config.h"
 #include "server/daemon/copy_database.h"
@@ -127,7 +128,10 @@ int main(int argc, char** argv) {
   const std::string failpoints = environment("TUNEFARM_FAILPOINTS").value_or("");
   if (const absl::Status status = tunefarm::ArmFailpoints(failpoints); !status.ok()) return Fail(status, kExitUsage);
   auto daemon = tunefarm::Daemon::Start(*config, environment);
-  if (!daemon.ok()) return Fail(daemon.status(), kExitFailed);
+  if (!daemon.ok()) {
+    const bool is_in_use = tunefarm::ReasonOf(daemon.status()) == "DATA_DIRECTORY_IN_USE";
+    return Fail(daemon.status(), is_in_use ? tunefarm::kExitDataDirectoryInUse : kExitFailed);
+  }
   tunefarm::LogInfo("daemon", "ready data={} pid={}", config->data_directory, getpid());
   tunefarm::NotifyServiceManager("READY=1", environment);
   Housekeeping housekeeping;

@@ -160,7 +160,7 @@ class BadSurroundings(unittest.TestCase):
     def test_a_second_daemon(self):
         with Farm() as farm:
             farm.start()
-            self.refused(self.daemon("--data-dir", farm.directory), 1, "another daemon", str(farm.process.pid))
+            self.refused(self.daemon("--data-dir", farm.directory), 75, "another daemon", str(farm.process.pid))
             self.assertEqual(farm.cli("status").returncode, 0)
 
     def test_a_newer_database(self):

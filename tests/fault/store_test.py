@@ -189,7 +189,7 @@ class FaultyStore(unittest.TestCase):
             job = farm.cli(*JOB).stdout.strip()
             second = subprocess.run([fault_case.BIN / "tunefarmd", "--data-dir", farm.directory, "--no-gpu"],
                                     capture_output=True, text=True, timeout=HANG_SECONDS)
-            self.assertEqual(second.returncode, 1, second.stderr)
+            self.assertEqual(second.returncode, 75, second.stderr)
             self.assertIn("another daemon serves", second.stderr)
             self.assertIn(str(farm.process.pid), second.stderr)
             self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
