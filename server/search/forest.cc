@@ -13,6 +13,26 @@ struct Bin {
   int count = 0;
 };
 
+// What the trees say of one row.
+struct Votes {
+  double sum = 0, squares = 0, within = 0;
+
+  void Add(const auto& value) {
+    const double mean = value.mean;
+    sum += mean;
+    squares += mean * mean;
+    within += value.variance;
+  }
+  Prediction Of(size_t trees) const {
+    const auto count = static_cast<double>(trees);
+    const double mean = sum / count;
+    return {mean, std::max(0.0, squares / count - mean * mean) + within / count};
+  }
+};
+
+// Rows that walk down a tree side by side.
+constexpr size_t kWalks = 16;
+
 struct Split {
   double gain = 0;
   int feature = -1;
@@ -29,6 +49,7 @@ struct Forest::Grower {
   const ForestOptions& options;
   PhiloxStream& random;
   std::vector<Node>& nodes;
+  std::vector<Value>& values;
   std::vector<uint32_t> rows;  // of the tree being grown; each node owns a range
   std::vector<int> columns;    // shuffled for each split
 
@@ -110,8 +131,8 @@ struct Forest::Grower {
     const auto count = static_cast<double>(end - begin);
     const double mean = sum / count;
     const double spread = std::max(0.0, squares / count - mean * mean);
-    nodes[static_cast<size_t>(node)].mean = static_cast<float>(mean);
-    nodes[static_cast<size_t>(node)].variance = static_cast<float>(spread);
+    nodes[static_cast<size_t>(node)].left = node - 1;
+    values[static_cast<size_t>(node)] = {static_cast<float>(mean), static_cast<float>(spread)};
     if (depth >= options.depth_max || count < 2 * options.leaf_min || spread < 1e-12) return;
     const Split split = FindSplit(begin, end, sum);
     if (split.feature < 0) return;
@@ -126,8 +147,8 @@ struct Forest::Grower {
     nodes[static_cast<size_t>(node)].left = left;
     nodes[static_cast<size_t>(node)].feature = split.feature;
     nodes[static_cast<size_t>(node)].left_bins = split.left_bins;
-    nodes.emplace_back();
-    nodes.emplace_back();
+    nodes.resize(nodes.size() + 2);
+    values.resize(nodes.size());
     Grow(left, begin, cut, depth + 1);
     Grow(left + 1, cut, end, depth + 1);
   }
@@ -136,10 +157,11 @@ struct Forest::Grower {
 void Forest::Fit(const FeatureTable& features, std::span<const double> targets, const ForestOptions& options,
                  PhiloxStream& random) {
   nodes_.clear();
+  values_.clear();
   roots_.clear();
   const size_t count = features.rows();
   Grower grower{
-      features, targets, options, random, nodes_, {}, std::vector<int>(static_cast<size_t>(features.columns))};
+      features, targets, options, random, nodes_, values_, {}, std::vector<int>(static_cast<size_t>(features.columns))};
   std::iota(grower.columns.begin(), grower.columns.end(), 0);
   grower.rows.resize(count);
   for (int tree = 0; tree < options.trees; ++tree) {
@@ -149,45 +171,68 @@ void Forest::Fit(const FeatureTable& features, std::span<const double> targets, 
     const auto root = static_cast<int32_t>(nodes_.size());
     roots_.push_back(root);
     nodes_.emplace_back();
+    values_.emplace_back();
     grower.Grow(root, 0, count, 0);
   }
 }
 
 Prediction Forest::Predict(std::span<const uint8_t> bins) const {
-  double sum = 0, squares = 0, within = 0;
+  Votes votes;
   for (const int32_t root : roots_) {
-    const Node* node = &nodes_[static_cast<size_t>(root)];
-    while (node->left >= 0) {
-      const bool left = ((node->left_bins >> bins[static_cast<size_t>(node->feature)]) & 1) != 0;
-      node = &nodes_[static_cast<size_t>(node->left + (left ? 0 : 1))];
+    int32_t at = root;
+    while (true) {
+      const int32_t child = ChildOf(at, bins.data());
+      if (child == at) break;
+      at = child;
     }
-    const double mean = node->mean;
-    sum += mean;
-    squares += mean * mean;
-    within += node->variance;
+    votes.Add(values_[static_cast<size_t>(at)]);
   }
-  const auto count = static_cast<double>(roots_.size());
-  const double mean = sum / count;
-  return {mean, std::max(0.0, squares / count - mean * mean) + within / count};
+  return votes.Of(roots_.size());
 }
 
-void Forest::VisitBelow(const Node& node, std::vector<uint64_t>* bins, const LeafVisitor& visit) const {
-  if (node.left < 0) {
-    visit(*bins, node.mean);
+std::vector<Prediction> Forest::PredictRows(const FeatureTable& table) const {
+  const size_t rows = table.rows();
+  std::vector<Votes> votes(rows);
+  for (const int32_t root : roots_) {
+    for (size_t first = 0; first < rows; first += kWalks) {
+      const size_t walks = std::min(kWalks, rows - first);
+      std::array<int32_t, kWalks> at;
+      at.fill(root);
+      int32_t moved = 1;
+      while (moved != 0) {
+        moved = 0;
+        for (size_t i = 0; i < walks; ++i) {
+          const int32_t child = ChildOf(at[i], table.Row(first + i).data());
+          moved |= child ^ at[i];
+          at[i] = child;
+        }
+      }
+      for (size_t i = 0; i < walks; ++i) votes[first + i].Add(values_[static_cast<size_t>(at[i])]);
+    }
+  }
+  std::vector<Prediction> predictions(rows);
+  for (size_t row = 0; row < rows; ++row) predictions[row] = votes[row].Of(roots_.size());
+  return predictions;
+}
+
+void Forest::VisitBelow(int32_t at, std::vector<uint64_t>* bins, const LeafVisitor& visit) const {
+  const Node& node = nodes_[static_cast<size_t>(at)];
+  if (node.left < at) {
+    visit(*bins, values_[static_cast<size_t>(at)].mean);
     return;
   }
   uint64_t& here = (*bins)[static_cast<size_t>(node.feature)];
   const uint64_t before = here;
   here = before & node.left_bins;
-  VisitBelow(nodes_[static_cast<size_t>(node.left)], bins, visit);
+  VisitBelow(node.left, bins, visit);
   here = before & ~node.left_bins;
-  VisitBelow(nodes_[static_cast<size_t>(node.left) + 1], bins, visit);
+  VisitBelow(node.left + 1, bins, visit);
   here = before;
 }
 
 void Forest::VisitLeaves(int columns, const LeafVisitor& visit) const {
   std::vector<uint64_t> bins(static_cast<size_t>(columns), ~uint64_t{0});
-  for (const int32_t root : roots_) VisitBelow(nodes_[static_cast<size_t>(root)], &bins, visit);
+  for (const int32_t root : roots_) VisitBelow(root, &bins, visit);
 }
 
 }  // namespace tunefarm

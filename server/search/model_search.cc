@@ -33,7 +33,13 @@ ModelSearch::ModelSearch(std::shared_ptr<const SearchSpace> space, uint64_t seed
     : seed_(seed),
       options_(options),
       prior_(std::move(prior)),
-      surrogate_(std::move(space), seed, options.surrogate, prior_) {}
+      surrogate_(std::move(space), seed, options.surrogate, prior_) {
+  const int sources = prior_ == nullptr ? 0 : prior_->source_count();
+  for (int source = 0; source < sources; ++source) {
+    const std::vector<Point>& best = prior_->BestOf(source);
+    prior_points_.insert(prior_points_.end(), best.begin(), best.end());
+  }
+}
 
 void ModelSearch::FillPool(const History& history) {
   const size_t milestone = FitMilestone(history.size());
@@ -89,30 +95,43 @@ std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream&
     if (!point.ok()) break;
     add(*std::move(point));
   }
-  if (prior_ == nullptr) return candidates;
-  for (int source = 0; source < prior_->source_count(); ++source) {
-    for (Point point : prior_->BestOf(source)) add(std::move(point));
-  }
   return candidates;
+}
+
+std::vector<double> ModelSearch::GainsOf(const std::vector<Point>& points) const {
+  const std::vector<Belief> beliefs = surrogate_.Predict(std::vector<PointView>(points.begin(), points.end()));
+  std::vector<double> gains(points.size());
+  for (size_t i = 0; i < points.size(); ++i) {
+    const Belief& belief = beliefs[i];
+    gains[i] =
+        ExpectedImprovement(belief.mean, belief.deviation * options_.explore, surrogate_.best()) * belief.feasible;
+    if (prior_ != nullptr) gains[i] *= prior_->Feasible(points[i]);
+  }
+  return gains;
 }
 
 std::optional<Point> ModelSearch::Propose(const History& history, PhiloxStream& random) {
   if (random.NextDouble() < options_.random_share) return std::nullopt;
   if (!surrogate_.Update(history)) return std::nullopt;
-  std::vector<Point> candidates = Candidates(history, random);
-  Point* chosen = nullptr;
+  const std::vector<Point> candidates = Candidates(history, random);
+  const std::vector<double> gains = GainsOf(candidates);
+  if (const size_t milestone = FitMilestone(history.size()); milestone != prior_gains_of_) {
+    prior_gains_of_ = milestone;
+    prior_gains_ = GainsOf(prior_points_);
+  }
+  const Point* chosen = nullptr;
   double most = -1;
-  for (Point& point : candidates) {
-    const Belief belief = surrogate_.Predict(point);
-    double gain =
-        ExpectedImprovement(belief.mean, belief.deviation * options_.explore, surrogate_.best()) * belief.feasible;
-    if (prior_ != nullptr) gain *= prior_->Feasible(point);
-    if (gain <= most) continue;
+  const auto consider = [&](const Point& point, double gain) {
+    if (gain <= most) return;
     most = gain;
     chosen = &point;
+  };
+  for (size_t i = 0; i < candidates.size(); ++i) consider(candidates[i], gains[i]);
+  for (size_t i = 0; i < prior_points_.size(); ++i) {
+    if (prior_gains_[i] > most && !history.IsProposed(prior_points_[i])) consider(prior_points_[i], prior_gains_[i]);
   }
   if (chosen == nullptr) return std::nullopt;
-  return std::move(*chosen);
+  return *chosen;
 }
 
 }  // namespace tunefarm

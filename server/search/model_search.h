@@ -31,6 +31,8 @@ class ModelSearch final : public Proposer {
 
  private:
   std::vector<Point> Candidates(const History& history, PhiloxStream& random);
+  // The expected improvement by each point, weighed by the probability that it works.
+  std::vector<double> GainsOf(const std::vector<Point>& points) const;
   // Uniform samples, the same ones from one milestone of the model to the next.
   void FillPool(const History& history);
 
@@ -40,6 +42,10 @@ class ModelSearch final : public Proposer {
   Surrogate surrogate_;
   std::vector<Point> pool_;
   size_t pool_of_ = SIZE_MAX;  // the milestone that it is of
+  // The best of other studies, and what the model of a milestone expects of them.
+  std::vector<Point> prior_points_;
+  std::vector<double> prior_gains_;
+  size_t prior_gains_of_ = SIZE_MAX;
 };
 
 // The expected amount by which a normal variable of this mean and deviation is below `best`.

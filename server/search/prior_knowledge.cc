@@ -57,17 +57,14 @@ std::optional<PriorKnowledge::Source> PriorKnowledge::Read(const PriorSource& so
     rows.resize(kResultsMax);
     std::stable_sort(rows.begin(), rows.end(), is_better);
   }
-  FeatureTable features;
-  features.columns = static_cast<int>(space_->varying().size());
-  for (const int parameter : space_->varying()) features.is_ordered.push_back(space_->IsOrdered(parameter));
+  FeatureTable features = Table();
   std::vector<double> targets;
   for (size_t i = 0; i < rows.size(); ++i) {
     // Between the best (0) and the worst (1) by rank: comparable whatever the other device's speed.
     const double place = static_cast<double>(i) / static_cast<double>(std::max<size_t>(1, rows.size() - 1));
     read.places[std::string(PointBytes(rows[i].point))] = static_cast<float>(place);
     if (read.best.size() < kBestMax) read.best.push_back(rows[i].point);
-    const std::vector<uint8_t> bins = BinsOf(rows[i].point);
-    features.bins.insert(features.bins.end(), bins.begin(), bins.end());
+    AppendBins(rows[i].point, &features.bins);
     targets.push_back(place);
   }
   ForestOptions options;
@@ -82,30 +79,41 @@ std::vector<Point> PriorKnowledge::FirstPoints(size_t count) const {
   return {best.begin(), best.begin() + static_cast<ptrdiff_t>(std::min(count, best.size()))};
 }
 
-std::vector<uint8_t> PriorKnowledge::BinsOf(std::span<const uint16_t> point) const {
-  std::vector<uint8_t> bins;
+FeatureTable PriorKnowledge::Table() const {
+  FeatureTable table;
+  table.columns = static_cast<int>(space_->varying().size());
+  for (const int parameter : space_->varying()) table.is_ordered.push_back(space_->IsOrdered(parameter));
+  return table;
+}
+
+void PriorKnowledge::AppendBins(PointView point, std::vector<uint8_t>* bins) const {
   for (const int parameter : space_->varying()) {
     const int rank = space_->Rank(parameter, point[static_cast<size_t>(parameter)]);
     const int count = space_->ValueCount(parameter);
-    bins.push_back(static_cast<uint8_t>(count <= kForestBinsMax ? rank : rank * kForestBinsMax / count));
+    bins->push_back(static_cast<uint8_t>(count <= kForestBinsMax ? rank : rank * kForestBinsMax / count));
   }
-  return bins;
 }
 
-double PriorKnowledge::PlaceOf(int source, std::span<const uint16_t> point) const {
+std::vector<double> PriorKnowledge::PlacesOf(int source, std::span<const PointView> points) const {
   const Source& from = sources_[static_cast<size_t>(source)];
-  const auto known = from.places.find(std::string(PointBytes(point)));
-  if (known != from.places.end()) return std::min(1.0, static_cast<double>(known->second));
-  return from.model.is_fitted() ? from.model.Predict(BinsOf(point)).mean : 0.5;
+  std::vector<double> places(points.size(), 0.5);
+  FeatureTable unknown = Table();
+  std::vector<size_t> unknown_at;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const auto known = from.places.find(std::string(PointBytes(points[i])));
+    if (known != from.places.end()) {
+      places[i] = std::min(1.0, static_cast<double>(known->second));
+    } else if (from.model.is_fitted()) {
+      AppendBins(points[i], &unknown.bins);
+      unknown_at.push_back(i);
+    }
+  }
+  const std::vector<Prediction> predicted = from.model.PredictRows(unknown);
+  for (size_t i = 0; i < unknown_at.size(); ++i) places[unknown_at[i]] = predicted[i].mean;
+  return places;
 }
 
-uint8_t PriorKnowledge::BinOf(int source, std::span<const uint16_t> point) const {
-  // Finer at the good end, where it matters: the square root spreads the best quarter over half of the bins.
-  const double place = std::sqrt(std::clamp(PlaceOf(source, point), 0.0, 1.0));
-  return static_cast<uint8_t>(std::min(kForestBinsMax - 1, static_cast<int>(place * kForestBinsMax)));
-}
-
-double PriorKnowledge::Feasible(std::span<const uint16_t> point) const {
+double PriorKnowledge::Feasible(PointView point) const {
   double feasible = 1;
   for (const Source& source : sources_) {
     const auto known = source.places.find(std::string(PointBytes(point)));

@@ -29,12 +29,10 @@ class PriorKnowledge {
 
   // Sources in the order of their rank, the most similar first.
   int source_count() const { return static_cast<int>(sources_.size()); }
-  // The place of a point among the source's results, from 0 (best) to 63, as measured there or else as predicted.
-  uint8_t BinOf(int source, std::span<const uint16_t> point) const;
-  // As a value between 0 and 1, finer than a bin.
-  double PlaceOf(int source, std::span<const uint16_t> point) const;
+  // The places of points among the source's results, from 0 (best) to 1, as measured there or else as predicted.
+  std::vector<double> PlacesOf(int source, std::span<const PointView> points) const;
   // The probability that the point works, from all sources' failures.
-  double Feasible(std::span<const uint16_t> point) const;
+  double Feasible(PointView point) const;
   // The source's best results, best first.
   const std::vector<Point>& BestOf(int source) const { return sources_[static_cast<size_t>(source)].best; }
   // What a search tries first: the best of the most similar source, at most `count`.
@@ -49,7 +47,9 @@ class PriorKnowledge {
 
   explicit PriorKnowledge(std::shared_ptr<const SearchSpace> space) : space_(std::move(space)) {}
   std::optional<Source> Read(const PriorSource& source, PhiloxStream& random) const;
-  std::vector<uint8_t> BinsOf(std::span<const uint16_t> point) const;
+  // A table of the varying parameters without rows, and the row of a point in it.
+  FeatureTable Table() const;
+  void AppendBins(PointView point, std::vector<uint8_t>* bins) const;
 
   const std::shared_ptr<const SearchSpace> space_;
   std::vector<Source> sources_;

@@ -31,6 +31,7 @@ inline constexpr Duration kListTime = std::chrono::seconds(20);
 
 // The index into Parameter::values of each parameter, in declared order.
 using Point = std::vector<uint16_t>;
+using PointView = std::span<const uint16_t>;
 
 std::string_view PointBytes(std::span<const uint16_t> point);
 

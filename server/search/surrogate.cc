@@ -40,6 +40,13 @@ void CapAboveMedian(std::vector<double>* targets) {
   for (double& target : *targets) target = std::min(target, cap);
 }
 
+// Of a place between 0 and 1. Finer at the good end, where it matters: the square root spreads the best quarter over half
+// of the bins.
+uint8_t BinOfPlace(double place) {
+  const double spread = std::sqrt(std::clamp(place, 0.0, 1.0));
+  return static_cast<uint8_t>(std::min(kForestBinsMax - 1, static_cast<int>(spread * kForestBinsMax)));
+}
+
 // How many observations there are between two fits.
 size_t FitStep(size_t count) { return std::max<size_t>(1, std::bit_floor(count) / kFitsPerOctave); }
 
@@ -56,14 +63,21 @@ Surrogate::Surrogate(std::shared_ptr<const SearchSpace> space, uint64_t seed, co
   shape_.columns = static_cast<int>(shape_.is_ordered.size());
 }
 
-void Surrogate::AppendBins(std::span<const uint16_t> point, std::vector<uint8_t>* bins) const {
-  for (const int parameter : space_->varying()) {
-    const int rank = space_->Rank(parameter, point[static_cast<size_t>(parameter)]);
-    const int count = space_->ValueCount(parameter);
-    bins->push_back(static_cast<uint8_t>(count <= kForestBinsMax ? rank : rank * kForestBinsMax / count));
-  }
+FeatureTable Surrogate::TableOf(std::span<const PointView> points) const {
+  FeatureTable table = shape_;
   const int sources = prior_ == nullptr ? 0 : prior_->source_count();
-  for (int i = 0; i < sources; ++i) bins->push_back(prior_->BinOf(i, point));
+  std::vector<std::vector<double>> places;
+  for (int source = 0; source < sources; ++source) places.push_back(prior_->PlacesOf(source, points));
+  table.bins.reserve(points.size() * static_cast<size_t>(table.columns));
+  for (size_t row = 0; row < points.size(); ++row) {
+    for (const int parameter : space_->varying()) {
+      const int rank = space_->Rank(parameter, points[row][static_cast<size_t>(parameter)]);
+      const int count = space_->ValueCount(parameter);
+      table.bins.push_back(static_cast<uint8_t>(count <= kForestBinsMax ? rank : rank * kForestBinsMax / count));
+    }
+    for (const std::vector<double>& of_source : places) table.bins.push_back(BinOfPlace(of_source[row]));
+  }
+  return table;
 }
 
 bool Surrogate::Update(const History& history) {
@@ -75,7 +89,7 @@ bool Surrogate::Update(const History& history) {
 
 void Surrogate::Fit(const History& history, size_t count) {
   fitted_to_ = count;
-  FeatureTable rows = shape_, all = shape_;
+  std::vector<PointView> points, ok_points;
   std::vector<double> targets, usable;
   // The latest, and of the older ones the best.
   const auto rows_max = static_cast<size_t>(options_.rows_max);
@@ -91,12 +105,12 @@ void Surrogate::Fit(const History& history, size_t count) {
   }
   bool any_failed = false;
   for (const size_t i : kept) {
-    AppendBins(history.PointOf(i), &all.bins);
+    points.push_back(history.PointOf(i));
     const bool ok = history.IsOk(i);
     usable.push_back(ok ? 1 : 0);
     any_failed = any_failed || !ok;
     if (!ok) continue;
-    AppendBins(history.PointOf(i), &rows.bins);
+    ok_points.push_back(history.PointOf(i));
     targets.push_back(history.ValueOf(i));
   }
   PhiloxStream random(seed_, StreamOf(StreamUse::kModel, count));
@@ -114,24 +128,32 @@ void Surrogate::Fit(const History& history, size_t count) {
       CapAboveMedian(&targets);
     }
     best_ = *std::min_element(targets.begin(), targets.end());
+    const FeatureTable rows = TableOf(ok_points);
     value_.Fit(rows, targets, options, random);
     if (static_cast<int>(targets.size()) <= options_.process_max) process_.Fit(rows, targets);
   }
   if (!any_failed) return;
   options.trees = std::max(5, options_.trees / 2);
   options.leaf_min = 1;
-  feasible_.Fit(all, usable, options, random);
+  feasible_.Fit(TableOf(points), usable, options, random);
 }
 
-Belief Surrogate::Predict(std::span<const uint16_t> point) const {
-  scratch_.clear();
-  AppendBins(point, &scratch_);
-  const Prediction prediction = process_.is_fitted() ? process_.Predict(scratch_) : value_.Predict(scratch_);
-  Belief belief;
-  belief.mean = prediction.mean;
-  belief.deviation = std::max(kDeviationMin, std::sqrt(prediction.variance));
-  if (feasible_.is_fitted()) belief.feasible = feasible_.Predict(scratch_).mean;
-  return belief;
+std::vector<Belief> Surrogate::Predict(std::span<const PointView> points) const {
+  const FeatureTable table = TableOf(points);
+  std::vector<Prediction> values, feasible;
+  if (process_.is_fitted()) {
+    for (size_t row = 0; row < points.size(); ++row) values.push_back(process_.Predict(table.Row(row)));
+  } else {
+    values = value_.PredictRows(table);
+  }
+  if (feasible_.is_fitted()) feasible = feasible_.PredictRows(table);
+  std::vector<Belief> beliefs(points.size());
+  for (size_t i = 0; i < points.size(); ++i) {
+    beliefs[i].mean = values[i].mean;
+    beliefs[i].deviation = std::max(kDeviationMin, std::sqrt(values[i].variance));
+    if (feasible_.is_fitted()) beliefs[i].feasible = feasible[i].mean;
+  }
+  return beliefs;
 }
 
 }  // namespace tunefarm

@@ -42,12 +42,14 @@ class Surrogate {
   // alone. False while there is too little to learn from.
   bool Update(const History& history);
 
-  Belief Predict(std::span<const uint16_t> point) const;
+  // Of each point, in their order.
+  std::vector<Belief> Predict(std::span<const PointView> points) const;
   // The smallest value in the training data, on the same scale.
   double best() const { return best_; }
 
  private:
-  void AppendBins(std::span<const uint16_t> point, std::vector<uint8_t>* bins) const;
+  // A row for each point.
+  FeatureTable TableOf(std::span<const PointView> points) const;
   void Fit(const History& history, size_t count);
 
   const std::shared_ptr<const SearchSpace> space_;
@@ -59,7 +61,6 @@ class Surrogate {
   double best_ = 0;
   Forest value_, feasible_;
   GaussianProcess process_;  // in place of value_ while there are few results
-  mutable std::vector<uint8_t> scratch_;
 };
 
 // The newest count of observations, up to `count`, at which a model is fitted: every one at first, then ever fewer, so

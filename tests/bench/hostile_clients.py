@@ -4,7 +4,8 @@ daemon's memory.
 
   hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces] [--nice 0]
 
-The job is the median of three, each of a problem of its own, so that none reads the results of another.
+The job is the median of three, each of a problem of its own, so that none repeats the results of another. Five such jobs
+run before: a search learns from at most four earlier studies, so that all that are timed have as many to learn from.
 
 --mib: size of the requests that explode when they are parsed. --expensive-spaces: two of the ten submit definitions of 8
 parameters of 18 doubles each with a rule of two sides. --nice: the clients' niceness; 19 leaves the processors to the
@@ -59,18 +60,18 @@ def main():
 
     problems = itertools.count(17)
 
+    def job_seconds(farm):
+        begin = time.monotonic()
+        farm.cli("tune", "noop_host", "--max-trials", options.trials, "--dim", f"N={next(problems)}", *QUICK)
+        return time.monotonic() - begin
+
     def measure(farm, what):
         took = []
         begin = time.monotonic()
         with PlainCalls(f"unix:{farm.directory}/run/client.sock") as calls:
             while time.monotonic() - begin < options.seconds:
                 took.append(calls.seconds("/tunefarm.v1.LookupService/LookupConfig", LOOKUP))
-        jobs = []
-        for _ in range(3):
-            begin = time.monotonic()
-            farm.cli("tune", "noop_host", "--max-trials", options.trials, "--dim", f"N={next(problems)}", *QUICK)
-            jobs.append(time.monotonic() - begin)
-        job = statistics.median(jobs)
+        job = statistics.median(job_seconds(farm) for _ in range(3))
         print(f"{what:16} {quantiles(took)} {job:9.2f} {memory(farm.process.pid, 'VmRSS') >> 20:9} "
               f"{memory(farm.process.pid, 'VmHWM') >> 20:9}", flush=True)
 
@@ -88,7 +89,8 @@ def main():
                                         ca / "control.key", "--tls-client-ca", ca / "ca.pem", "--http-listen", "127.0.0.1:0",
                                         "--calls-per-second", "0"))
         farm.start()
-        farm.cli("tune", "noop_host", "--max-trials", "8", *QUICK)
+        for _ in range(5):
+            job_seconds(farm)
         address = next(a for a in farm.info()["addresses"] if not a.startswith("unix:"))
         pages = farm.info()["http_address"]
         kinds = [*TEN[2:], "spaces", "spaces"] if options.expensive_spaces else TEN

@@ -31,6 +31,28 @@ std::vector<double> Targets(const FeatureTable& table) {
   return targets;
 }
 
+TEST(Forest, ManyRowsAtOnceArePredictedAsOneByOne) {
+  const FeatureTable table = Grid();
+  ForestOptions options;
+  PhiloxStream random(3);
+  Forest forest;
+  forest.Fit(table, Targets(table), options, random);
+  // One more than fit into whole groups of any power of two.
+  FeatureTable some = table;
+  some.bins.resize(static_cast<size_t>(table.columns) * (table.rows() / 64 * 64 + 1));
+  for (const FeatureTable* rows : {&table, &std::as_const(some)}) {
+    const std::vector<Prediction> all = forest.PredictRows(*rows);
+    ASSERT_EQ(all.size(), rows->rows());
+    for (size_t row = 0; row < all.size(); ++row) {
+      const Prediction one = forest.Predict(rows->Row(row));
+      EXPECT_EQ(all[row].mean, one.mean) << row;
+      EXPECT_EQ(all[row].variance, one.variance) << row;
+    }
+  }
+  some.bins.clear();
+  EXPECT_TRUE(forest.PredictRows(some).empty());
+}
+
 TEST(Forest, WithoutABootstrapItRemembersEveryRow) {
   const FeatureTable table = Grid();
   ForestOptions options;
