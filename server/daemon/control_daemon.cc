@@ -182,6 +182,7 @@ absl::Status ControlDaemon::OpenPlane() {
   ControlPlaneOptions options;
   options.store = store_.get();
   options.control = control_.get();
+  options.job_watchers = job_watch_executor_.get();
   options.watchers = watch_executor_.get();
   options.tasks = search_.get();
   options.lease = watch_executor_.get();
@@ -238,6 +239,7 @@ absl::Status ControlDaemon::Open() {
   };
   search_ = std::make_unique<ThreadPool>("search", kSearchThreads, begin(kSearchNice),
                                          SlowThreads{"search-slow", kSlowSearchThreads, begin(kSlowSearchNice)});
+  job_watch_executor_ = std::make_unique<ThreadExecutor>("job-watch", clock);
   watch_executor_ = std::make_unique<ThreadExecutor>("catalog-watch", clock);
   RETURN_IF_ERROR(OpenPlane());
   UpkeepOptions upkeep;
@@ -310,6 +312,7 @@ ControlDaemon::~ControlDaemon() {
   agent_executor_.reset();
   search_.reset();  // its tasks post to `control`
   control_.reset();
+  job_watch_executor_.reset();
   watch_executor_.reset();
   lease_executor_.reset();
   // No thread uses what is left; it goes in the reverse order of making.

@@ -82,6 +82,7 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadPool> search_;
   std::unique_ptr<ThreadExecutor> agent_executor_;
+  std::unique_ptr<ThreadExecutor> job_watch_executor_;
   std::unique_ptr<ThreadExecutor> watch_executor_;  // its own: watchers are heard while spaces are built
   std::unique_ptr<ThreadExecutor> lease_executor_;  // null: alone on the store
   std::unique_ptr<ControlPlane> plane_;

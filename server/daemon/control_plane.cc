@@ -30,7 +30,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
       kernels_(options_.store),
       poison_(options_.store, clock_),
       events_(std::make_shared<EventHub>(
-          options_.control, kEventsPerJobMax, kJobsWithEventsMax,
+          options_.job_watchers, kEventsPerJobMax, kJobsWithEventsMax,
           [this](int64_t job_id) { return FindJob(options_.store, &kernels_, *scheduler_, job_id); },
           SaltOf(options_.node))),
       catalog_watch_(std::make_shared<CatalogWatch>(options_.watchers, &catalog_, options_.catalog_watchers_max)),

@@ -57,10 +57,11 @@ struct ControlPlaneOptions {
   // All outlive the control plane. The executors and the task runner have stopped or drained before it ends, the runner
   // first: its tasks post to `control`.
   Store* store = nullptr;
-  Executor* control = nullptr;   // steps of studies, watchers of jobs
-  Executor* watchers = nullptr;  // watchers of the catalog
-  Executor* lease = nullptr;     // keeps the node's lease
-  TaskRunner* tasks = nullptr;   // reads histories, builds spaces, asks strategies
+  Executor* control = nullptr;       // steps of studies
+  Executor* job_watchers = nullptr;  // watchers of jobs: what they are told first is read from the store
+  Executor* watchers = nullptr;      // watchers of the catalog
+  Executor* lease = nullptr;         // keeps the node's lease
+  TaskRunner* tasks = nullptr;       // reads histories, builds spaces, asks strategies
   EntropySource* entropy = nullptr;
   DataFileStore* data_files = nullptr;  // null: definitions cannot name data files
 

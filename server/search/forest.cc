@@ -160,8 +160,8 @@ void Forest::Fit(const FeatureTable& features, std::span<const double> targets, 
   values_.clear();
   roots_.clear();
   const size_t count = features.rows();
-  Grower grower{
-      features, targets, options, random, nodes_, values_, {}, std::vector<int>(static_cast<size_t>(features.columns))};
+  Grower grower{features, targets, options, random,
+                nodes_,   values_, {},      std::vector<int>(static_cast<size_t>(features.columns))};
   std::iota(grower.columns.begin(), grower.columns.end(), 0);
   grower.rows.resize(count);
   for (int tree = 0; tree < options.trees; ++tree) {

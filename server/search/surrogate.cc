@@ -40,8 +40,8 @@ void CapAboveMedian(std::vector<double>* targets) {
   for (double& target : *targets) target = std::min(target, cap);
 }
 
-// Of a place between 0 and 1. Finer at the good end, where it matters: the square root spreads the best quarter over half
-// of the bins.
+// Of a place between 0 and 1. Finer at the good end, where it matters: the square root spreads the best quarter over
+// half of the bins.
 uint8_t BinOfPlace(double place) {
   const double spread = std::sqrt(std::clamp(place, 0.0, 1.0));
   return static_cast<uint8_t>(std::min(kForestBinsMax - 1, static_cast<int>(spread * kForestBinsMax)));

@@ -24,7 +24,7 @@ struct Control {
   Control(Store* store, FakeClock* clock, FakeEntropy* entropy, const std::string& node = "") : executor(clock) {
     ControlPlaneOptions options;
     options.store = store;
-    options.control = options.watchers = options.lease = &executor;
+    options.control = options.job_watchers = options.watchers = options.lease = &executor;
     options.tasks = &executor;
     options.entropy = entropy;
     options.agent_lease_ms = 30'000;

@@ -256,12 +256,14 @@ class Farm {
       agent_data_files_ = std::make_unique<AgentDataFiles>(data_files_.get());
     }
     control_ = std::make_unique<ManualExecutor>(&clock);
+    job_watchers_ = std::make_unique<ManualExecutor>(&clock);
     search_ = std::make_unique<ManualExecutor>(&clock);
     tasks_ = std::make_unique<HoldableRunner>(search_.get());
     agent_executor_ = std::make_unique<ManualExecutor>(&clock);
     evaluator_executor_ = std::make_unique<ManualExecutor>(&clock);
     ControlPlaneOptions options;
     options.store = hooked_store.get();
+    options.job_watchers = job_watchers_.get();
     options.control = options.watchers = options.lease = control_.get();
     options.tasks = tasks_.get();
     options.entropy = &entropy;
@@ -292,6 +294,7 @@ class Farm {
     tasks_ = nullptr;
     search_ = nullptr;
     control_ = nullptr;
+    job_watchers_ = nullptr;
     evaluator_ = nullptr;
     link_ = nullptr;
     service_ = nullptr;
@@ -303,7 +306,7 @@ class Farm {
 
   // What the scheduler has to do now, and nothing else: agents stand still.
   void RunControl() {
-    while (control_->RunOne() || search_->RunOne()) continue;
+    while (control_->RunOne() || search_->RunOne() || job_watchers_->RunOne()) continue;
   }
 
   // One task of one executor, in turn. False when nothing is ready.
@@ -400,6 +403,7 @@ class Farm {
   FakeClock clock;
   FakeEntropy entropy;
   FakeEvaluator::Scripter scripter;
+  bool holds_job_watchers = false;         // watchers of jobs are told nothing
   JobLimits limits;                        // from the next Boot on, as the next two
   DataFileStoreOptions data_file_options;  // without a path it keeps no data files
   WorkerAbilities abilities;
@@ -407,7 +411,10 @@ class Farm {
 
  private:
   std::vector<ManualExecutor*> executors() const {
-    return {control_.get(), search_.get(), agent_executor_.get(), evaluator_executor_.get()};
+    std::vector<ManualExecutor*> all = {control_.get(), search_.get(), agent_executor_.get(),
+                                        evaluator_executor_.get()};
+    if (!holds_job_watchers) all.push_back(job_watchers_.get());
+    return all;
   }
 
   const std::string store_path_, backups_;
@@ -415,7 +422,7 @@ class Farm {
   const EvaluatorMaker make_evaluator_;
   uint64_t turn_ = 0;
   std::unique_ptr<Store> store_;
-  std::unique_ptr<ManualExecutor> control_, search_, agent_executor_, evaluator_executor_;
+  std::unique_ptr<ManualExecutor> control_, job_watchers_, search_, agent_executor_, evaluator_executor_;
   std::unique_ptr<HoldableRunner> tasks_;
   std::unique_ptr<DataFileStore> data_files_;
   std::unique_ptr<AgentDataFiles> agent_data_files_;

@@ -367,6 +367,23 @@ TEST_F(FarmTest, ATimeBudgetEndsTheSearchAndTheBestSoFarGoToTheFinal) {
   EXPECT_TRUE(study.has_best());
 }
 
+// What watchers are told first is read from the store, which may take long.
+TEST_F(FarmTest, AJobEndsWhileNoWatcherIsServed) {
+  Farm farm(directory_.path());
+  farm.holds_job_watchers = true;
+  const std::string name = farm.SubmitJob({1024});
+  int events = 0;
+  std::optional<absl::Status> end;
+  const auto watch = farm.service().Watch(
+      name, 0, [&](const tunefarm::v1::JobEvent&) { ++events; }, [&](absl::Status status) { end = status; });
+  ASSERT_TRUE(watch.ok());
+  ASSERT_TRUE(farm.Finish(name));
+  EXPECT_EQ(events, 0);
+  farm.holds_job_watchers = false;
+  ASSERT_TRUE(farm.RunUntil([&] { return end.has_value(); }));
+  EXPECT_GT(events, 0);
+}
+
 TEST_F(FarmTest, WatchersGetASnapshotThenEveryTrialThenTheEnd) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter(Bowl);

@@ -47,7 +47,7 @@ class ManyMachinesTest : public testing::TestWithParam<FarmSize>, public Network
     store_ = *std::move(store);
     ControlPlaneOptions options;
     options.store = store_.get();
-    options.control = options.watchers = options.lease = &control_;
+    options.control = options.job_watchers = options.watchers = options.lease = &control_;
     options.tasks = &control_;
     options.lease = &lease_;
     options.entropy = &entropy_;

@@ -90,7 +90,7 @@ class NodeWorld : public testing::Test, public AgentWorld {
     node.lease = std::make_unique<ManualExecutor>(&clock_);
     ControlPlaneOptions options;
     options.store = node.store.get();
-    options.control = options.watchers = options.lease = node.control.get();
+    options.control = options.job_watchers = options.watchers = options.lease = node.control.get();
     options.tasks = node.control.get();
     options.lease = node.lease.get();
     options.entropy = &entropy_;

@@ -120,7 +120,7 @@ void Simulation::Boot(size_t index) {
   node.tasks = std::make_unique<DelayedRunner>(node.search.get(), &dice_);
   ControlPlaneOptions options;
   options.store = node.store.get();
-  options.control = options.watchers = options.lease = node.control.get();
+  options.control = options.job_watchers = options.watchers = options.lease = node.control.get();
   options.lease = node.lease.get();
   options.tasks = node.tasks.get();
   options.entropy = &entropy_;

@@ -107,6 +107,7 @@ class RpcServerTest : public testing::Test {
     ControlPlaneOptions options;
     options.store = hung_store_.get();
     options.control = control_.get();
+    options.job_watchers = control_.get();
     options.watchers = options.lease = &watchers_;
     options.tasks = &*tasks_;
     options.catalog_watchers_max = kCatalogWatchersMax;
