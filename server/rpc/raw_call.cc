@@ -145,14 +145,14 @@ absl::StatusOr<MemoryShare> RawCall::HoldParsed(const grpc::Slice* flat) {
   const WireScanOptions options = {.parsed_bytes_max = kParsedBytesMax, .finite_only = !IsOfAgents()};
   absl::StatusOr<size_t> bytes;
   if (flat != nullptr) {
-    CodedInputStream input(flat->begin(), static_cast<int>(flat->size()));
-    bytes = ScanMessage(*route_->shape, &input, options);
+    const int size = static_cast<int>(flat->size());
+    CodedInputStream input(flat->begin(), size);
+    bytes = ScanMessage(*route_->shape, &input, size, options);
   } else {
     grpc::ProtoBufferReader reader(&request_);
     if (!reader.status().ok()) return CannotParse();
     CodedInputStream input(&reader);
-    input.PushLimit(static_cast<int>(request_.Length()));
-    bytes = ScanMessage(*route_->shape, &input, options);
+    bytes = ScanMessage(*route_->shape, &input, static_cast<int>(request_.Length()), options);
   }
   RETURN_IF_ERROR(bytes.status());
   absl::StatusOr<MemoryShare> share = around_->limits->HoldParsed(*bytes);

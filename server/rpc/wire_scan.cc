@@ -140,14 +140,18 @@ class Scanner {
  public:
   Scanner(CodedInputStream* input, const WireScanOptions& options) : input_(*input), options_(options) {}
 
-  absl::Status Message(const WireShape& shape, int depth) {
+  // `end`: where the message ends, as a position of the input. Limits of the input would say the same at several times
+  // the price, which is that of a call that is refused.
+  absl::Status Message(const WireShape& shape, int depth, int end) {
     if (depth > kDepthMax) {
       return WithReason(InvalidArgument("the request has messages in messages more than {} deep", kDepthMax),
                         "MESSAGE_INVALID");
     }
-    while (const uint32_t tag = input_.ReadTag()) {
+    while (input_.CurrentPosition() < end) {
+      const uint32_t tag = input_.ReadTagNoLastTag();
+      if (tag == 0) return NoMessage();
       const WireShape::Field& field = shape.FieldOf(tag >> 3);
-      RETURN_IF_ERROR(Value(field, tag & 7, depth));
+      RETURN_IF_ERROR(Value(field, tag & 7, depth, end));
       if (parsed_ > options_.parsed_bytes_max) {
         return WithReason(ResourceExhausted("the request takes more than {} MiB once it is parsed; split it, or leave "
                                             "out empty entries",
@@ -155,7 +159,7 @@ class Scanner {
                           "MESSAGE_TOO_LARGE");
       }
     }
-    return input_.ConsumedEntireMessage() ? absl::OkStatus() : NoMessage();
+    return input_.CurrentPosition() == end ? absl::OkStatus() : NoMessage();
   }
 
   void Add(size_t bytes) { parsed_ += bytes; }
@@ -165,8 +169,8 @@ class Scanner {
   using Field = WireShape::Field;
   using Kind = WireShape::Field::Kind;
 
-  absl::Status Value(const Field& field, uint32_t wire_type, int depth) {
-    if (wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) return Bytes(field, depth);
+  absl::Status Value(const Field& field, uint32_t wire_type, int depth, int end) {
+    if (wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) return Bytes(field, depth, end);
     const bool is_known = field.kind != Kind::kUnknown && field.wire_type == wire_type;
     Add(!is_known ? kUnknownBytes : field.is_repeated ? field.element_bytes * kGrowth : 0);
     switch (wire_type) {
@@ -189,20 +193,15 @@ class Scanner {
     }
   }
 
-  absl::Status Bytes(const Field& field, int depth) {
+  absl::Status Bytes(const Field& field, int depth, int end) {
     uint32_t length = 0;
     if (!input_.ReadVarint32(&length) || length > static_cast<uint32_t>(INT32_MAX)) return NoMessage();
     const int size = static_cast<int>(length);
     switch (field.kind) {
-      case Kind::kMessage: {
-        const CodedInputStream::Limit limit = input_.PushLimit(size);
-        // PushLimit takes the smaller of both: a length beyond the message's end is seen here.
-        if (input_.BytesUntilLimit() != size) return NoMessage();
+      case Kind::kMessage:
+        if (size > end - input_.CurrentPosition()) return NoMessage();
         Add(field.message->bytes() + kElementBytes);
-        RETURN_IF_ERROR(Message(*field.message, depth + 1));
-        input_.PopLimit(limit);
-        return absl::OkStatus();
-      }
+        return Message(*field.message, depth + 1, input_.CurrentPosition() + size);
       case Kind::kScalar:
       case Kind::kFloat:
       case Kind::kDouble:
@@ -231,7 +230,7 @@ class Scanner {
     for (size_t left = static_cast<size_t>(size); left > 0; left -= least) {
       if (left < least) return NoMessage();
       RETURN_IF_ERROR(
-          Value(field, least == 8 ? WireFormatLite::WIRETYPE_FIXED64 : WireFormatLite::WIRETYPE_FIXED32, 0));
+          Value(field, least == 8 ? WireFormatLite::WIRETYPE_FIXED64 : WireFormatLite::WIRETYPE_FIXED32, 0, 0));
     }
     return absl::OkStatus();
   }
@@ -266,10 +265,11 @@ class Scanner {
 
 }  // namespace
 
-absl::StatusOr<size_t> ScanMessage(const WireShape& shape, CodedInputStream* input, const WireScanOptions& options) {
+absl::StatusOr<size_t> ScanMessage(const WireShape& shape, CodedInputStream* input, int size,
+                                   const WireScanOptions& options) {
   Scanner scanner(input, options);
   scanner.Add(shape.bytes());
-  RETURN_IF_ERROR(scanner.Message(shape, 0));
+  RETURN_IF_ERROR(scanner.Message(shape, 0, size));
   return scanner.parsed();
 }
 

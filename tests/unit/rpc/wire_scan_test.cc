@@ -35,8 +35,9 @@ using Random = PhiloxStream;
 
 absl::StatusOr<size_t> Scan(const Message& type, const std::string& wire, size_t bytes_max = size_t{1} << 40,
                             bool finite_only = false) {
-  CodedInputStream input(reinterpret_cast<const uint8_t*>(wire.data()), static_cast<int>(wire.size()));
-  return ScanMessage(*WireShape::Of(type.GetDescriptor()), &input, {bytes_max, finite_only});
+  const int size = static_cast<int>(wire.size());
+  CodedInputStream input(reinterpret_cast<const uint8_t*>(wire.data()), size);
+  return ScanMessage(*WireShape::Of(type.GetDescriptor()), &input, size, {bytes_max, finite_only});
 }
 
 const Message* Types(size_t index) {
@@ -240,6 +241,17 @@ TEST(WireScanTest, NumbersThatAreNoneAreNamed) {
   }
 }
 
+TEST(WireScanTest, NothingReachesBeyondTheMessageThatItIsIn) {
+  // In CreateJobRequest: `job` (1) of 2 bytes, in it `uid` (2), `problems` (5) or `agent_losses_max` (26), which reach
+  // into what follows the job, a request_id (3).
+  const std::string after("\x1a\x04" "abcd", 6);
+  for (const std::string& within : {std::string("\x12\x03", 2), std::string("\x2a\x02", 2), std::string("\xd0\x01", 2)}) {
+    EXPECT_EQ(ReasonOf(Scan(v1::CreateJobRequest(), std::string("\x0a\x02", 2) + within + after).status()),
+              "MESSAGE_INVALID");
+  }
+  EXPECT_TRUE(Scan(v1::CreateJobRequest(), std::string("\x0a\x02\x12\x00", 4) + after).ok());
+}
+
 TEST(WireScanTest, PiecesOfAMessageAreReadAsOne) {
   Random random(3);
   v1::CreateJobRequest request;
@@ -247,8 +259,8 @@ TEST(WireScanTest, PiecesOfAMessageAreReadAsOne) {
   const std::string wire = request.SerializeAsString();
   google::protobuf::io::ArrayInputStream pieces(wire.data(), static_cast<int>(wire.size()), 7);
   CodedInputStream input(&pieces);
-  input.PushLimit(static_cast<int>(wire.size()));
-  const auto scanned = ScanMessage(*WireShape::Of(request.GetDescriptor()), &input, {size_t{1} << 40, false});
+  const auto scanned = ScanMessage(*WireShape::Of(request.GetDescriptor()), &input, static_cast<int>(wire.size()),
+                                   {size_t{1} << 40, false});
   ASSERT_TRUE(scanned.ok()) << scanned.status();
   EXPECT_EQ(*scanned, *Scan(request, wire));
 }
