@@ -148,6 +148,8 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   submit.job.uid = NewUuid(deps_.entropy);
   submit.job.kernel_id = submission.plan->kernel_id();
   submit.job.spec = submission.spec.SerializeAsString();
+  submit.job.label = submission.spec.label();
+  submit.job.submitted_by = submission.spec.submitted_by();
   submit.job.priority = submission.spec.priority();
   submit.job.created_at_ms = submit.now_ms;
   submit.job.studies = std::move(submission.studies);
@@ -186,7 +188,9 @@ absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsReque
     ASSIGN_OR_RETURN(const JobState known, FromProto(static_cast<v1::JobState>(state)));
     states.push_back(known);
   }
-  ASSIGN_OR_RETURN(const Page<JobRow> page, deps_.store->jobs()->ListJobs(states, {size, request.page_token()}));
+  ASSIGN_OR_RETURN(const Page<JobRow> page,
+                   deps_.store->jobs()->ListJobs(states, {size, request.page_token()},
+                                                 {request.kernel_name(), request.label(), request.submitted_by()}));
   v1::ListJobsResponse response;
   for (const JobRow& row : page.rows) {
     if (auto active = deps_.scheduler->FindSummary(row.job_id)) {

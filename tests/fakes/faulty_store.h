@@ -110,8 +110,9 @@ class FaultyJobs : public FaultyFacet<JobStore> {
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return Call(__func__, &F::SubmitJob, r); }
   absl::StatusOr<JobRow> GetJob(int64_t job) override { return Call(__func__, &F::GetJob, job); }
-  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override {
-    return Call(__func__, &F::ListJobs, states, page);
+  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
+                                        const JobFilter& filter) override {
+    return Call(__func__, &F::ListJobs, states, page, filter);
   }
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override { return Call(__func__, &F::ActiveJobs); }
   absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t before_ms, int64_t after, int limit) override {

@@ -461,6 +461,50 @@ TEST_P(StoreConformance, ListsOfJobsAreStableUnderInserts) {
   EXPECT_EQ(failed.rows[0].job_id, ids[1]);
 }
 
+TEST_P(StoreConformance, ListsOfJobsAreFiltered) {
+  // Jobs 0 to 11: every second of another kernel, every third with a label, every fourth submitted by somebody.
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 12; ++i) {
+    SubmitRequest submit = MakeSubmit("uid-" + std::to_string(i));
+    if (i % 2 == 1) {
+      submit.kernel = MakeKernel("other", "softmax");
+      submit.job.kernel_id = "other";
+    }
+    if (i % 3 == 0) submit.job.label = "night";
+    if (i % 4 == 0) submit.job.submitted_by = "alice";
+    ids.push_back(Submit(submit));
+  }
+  ASSERT_TRUE(Set(ids[6], JobState::kFailed).ok());
+  Reopen();
+  // All pages of a list, of two jobs each, as indexes of `ids`.
+  const auto list = [&](const JobFilter& filter, const std::vector<JobState>& states = {}) {
+    std::vector<int> found;
+    std::string token;
+    do {
+      const Page<JobRow> page = store_->jobs()->ListJobs(states, {2, token}, filter).value();
+      for (const JobRow& job : page.rows) {
+        found.push_back(static_cast<int>(std::find(ids.begin(), ids.end(), job.job_id) - ids.begin()));
+      }
+      token = page.next_page_token;
+    } while (!token.empty());
+    return found;
+  };
+  EXPECT_THAT(list({"softmax", "", ""}), ElementsAre(11, 9, 7, 5, 3, 1));
+  EXPECT_THAT(list({"", "night", ""}), ElementsAre(9, 6, 3, 0));
+  EXPECT_THAT(list({"", "", "alice"}), ElementsAre(8, 4, 0));
+  EXPECT_THAT(list({"matmul", "night", ""}), ElementsAre(6, 0));
+  EXPECT_THAT(list({"matmul", "", "alice"}), ElementsAre(8, 4, 0));
+  EXPECT_THAT(list({"matmul", "night", "alice"}), ElementsAre(0));
+  EXPECT_THAT(list({"", "night", ""}, {JobState::kQueued}), ElementsAre(9, 3, 0));
+  EXPECT_THAT(list({"", "nigh", ""}), IsEmpty());
+  EXPECT_THAT(list({"' OR ''='", "", ""}), IsEmpty());
+  // A token belongs to its filter.
+  const std::string token = store_->jobs()->ListJobs({}, {1, ""}, {"", "night", ""}).value().next_page_token;
+  for (const JobFilter& another : {JobFilter{}, JobFilter{"", "", "night"}, JobFilter{"", "night ", ""}}) {
+    EXPECT_EQ(ReasonOf(store_->jobs()->ListJobs({}, {1, token}, another).status()), "PAGE_TOKEN_INVALID");
+  }
+}
+
 TEST_P(StoreConformance, ForeignPageTokensAreRefused) {
   for (int i = 0; i < 3; ++i) Submit(MakeSubmit("uid-" + std::to_string(i)));
   const std::string token = store_->jobs()->ListJobs({}, {1, ""}).value().next_page_token;
