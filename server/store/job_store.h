@@ -59,8 +59,8 @@ class JobStore {
   // given nor stored; AlreadyExists for a uid that another job has; ResourceExhausted (KERNEL_QUOTA) for the kernel.
   virtual absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) = 0;
   virtual absl::StatusOr<JobRow> GetJob(int64_t job_id) = 0;
-  // Newest first; no states: all. With a label or a submitter it costs what jobs have that, with a kernel what jobs of
-  // all kernels of the name there are.
+  // Newest first; no states: all. With a label or a submitter it costs what jobs have that; otherwise up to a look
+  // at each job, where few are of the states and the kernel.
   virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
                                                 const JobFilter& filter = {}) = 0;
   virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
