@@ -72,6 +72,9 @@ class FaultyKernels : public FaultyFacet<KernelStore> {
   absl::Status PutKernel(const KernelRow& kernel) override { return Call(__func__, &F::PutKernel, kernel); }
   absl::StatusOr<KernelRow> GetKernel(std::string_view id) override { return Call(__func__, &F::GetKernel, id); }
   absl::StatusOr<KernelRow> FindKernel(std::string_view name) override { return Call(__func__, &F::FindKernel, name); }
+  absl::StatusOr<std::map<std::string, std::string, std::less<>>> NewestPrograms() override {
+    return Call(__func__, &F::NewestPrograms);
+  }
   absl::StatusOr<KernelRow> FindProgram(std::string_view name, std::string_view digest) override {
     return Call(__func__, &F::FindProgram, name, digest);
   }

@@ -248,6 +248,8 @@ TEST_P(StoreConformance, KernelsByIdByNameAndNewestFirst) {
   EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k3", "softmax")).ok());
   EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k2");
   EXPECT_EQ(store_->kernels()->FindProgram("matmul", "program-k1")->kernel_id, "k1");
+  EXPECT_THAT(store_->kernels()->NewestPrograms().value(),
+              ElementsAre(testing::Pair("matmul", "program-k2"), testing::Pair("softmax", "program-k3")));
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindProgram("softmax", "program-k1").status()));
   EXPECT_EQ(store_->kernels()->GetKernel("k1")->program_digest, "program-k1");
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("other").status()));
@@ -323,6 +325,7 @@ TEST_P(StoreConformance, ADeletedKernelLeavesWhatWasFoundWithIt) {
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("matmul").status()));
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindProgram("matmul", "program-used").status()));
   EXPECT_THAT(store_->kernels()->ListKernels({10, ""})->rows, testing::IsEmpty());
+  EXPECT_THAT(store_->kernels()->NewestPrograms().value(), testing::IsEmpty());
   EXPECT_EQ(store_->jobs()->GetJob(job_id)->kernel_id, "used");
   EXPECT_THAT(store_->bests()->LoadBests().value(), SizeIs(1));
   EXPECT_THAT(store_->bests()->ListBestChanges({})->rows, SizeIs(1));
