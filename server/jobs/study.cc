@@ -460,6 +460,11 @@ tunefarm::v1::Study Study::ToProto() const {
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;
+  if (state_ == StudyState::kEnded) {
+    // Replayed, it does not know who has won its final.
+    if (summary_.has_incumbent()) *study.mutable_incumbent() = summary_.incumbent();
+    if (summary_.has_baseline()) *study.mutable_baseline() = summary_.baseline();
+  }
   if (best_.has_value()) *study.mutable_best() = *best_;
   study.set_state(::tunefarm::ToProto(state_));
   return study;
