@@ -37,11 +37,6 @@ void Add(const CatalogEntry& entry, bool is_stale, Sum* sum) {
   summary.set_floor_share_min(summary.floor_share_min() > 0 ? std::min(summary.floor_share_min(), share) : share);
 }
 
-bool IsBefore(const BestConfigSummary& a, const BestConfigSummary& b) {
-  return std::forward_as_tuple(a.kernel_name(), a.device_class_name(), a.device_class_id()) <
-         std::forward_as_tuple(b.kernel_name(), b.device_class_name(), b.device_class_id());
-}
-
 }  // namespace
 
 tunefarm::v1::SummarizeBestConfigsResponse SummarizeBests(
@@ -63,7 +58,10 @@ tunefarm::v1::SummarizeBestConfigsResponse SummarizeBests(
     sum.summary.set_floor_share(sum.floor_share.Value());
     summaries.push_back(std::move(sum.summary));
   }
-  std::sort(summaries.begin(), summaries.end(), IsBefore);
+  std::sort(summaries.begin(), summaries.end(), [](const BestConfigSummary& a, const BestConfigSummary& b) {
+    return std::forward_as_tuple(a.kernel_name(), a.device_class_name(), a.device_class_id()) <
+           std::forward_as_tuple(b.kernel_name(), b.device_class_name(), b.device_class_id());
+  });
   tunefarm::v1::SummarizeBestConfigsResponse response;
   for (size_t i = 0; i < std::min(summaries.size(), kBestSummariesMax); ++i) {
     *response.add_summaries() = std::move(summaries[i]);
