@@ -153,7 +153,7 @@ CREATE TABLE job (
   started_at_ms INTEGER,
   ended_at_ms INTEGER,
   driver TEXT NOT NULL DEFAULT '' CHECK (length(driver) <= 256),  -- the node that drives it; empty: none
-  driver_epoch INTEGER NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0),  -- steps of an earlier one are refused
+  driver_epoch INTEGER NOT NULL DEFAULT 0 CHECK (driver_epoch >= 0), label TEXT NOT NULL DEFAULT '' CHECK (length(label) <= 256), submitted_by TEXT NOT NULL DEFAULT '' CHECK (length(submitted_by) <= 256),  -- steps of an earlier one are refused
   CONSTRAINT job_ended_iff_terminal CHECK ((ended_at_ms IS NOT NULL) = (state IN (5, 6, 7))),
   CONSTRAINT job_running_has_started CHECK (state <> 2 OR started_at_ms IS NOT NULL)
 ) STRICT;
@@ -310,6 +310,8 @@ CREATE INDEX config_poison_by_program ON config_poison (program_digest, class_id
 CREATE INDEX device_by_class ON device (class_id);
 CREATE INDEX job_active ON job (job_id) WHERE state < 5;
 CREATE INDEX job_by_kernel ON job (kernel_id);
+CREATE INDEX job_by_label ON job (label);
+CREATE INDEX job_by_submitter ON job (submitted_by);
 CREATE INDEX job_ended ON job (ended_at_ms) WHERE ended_at_ms IS NOT NULL;
 CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
 CREATE INDEX kernel_by_owner ON kernel (owner);

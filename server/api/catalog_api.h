@@ -15,8 +15,12 @@
 #include "server/api/response_of.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_changes.h"
+#include "server/catalog/best_summary.h"
+#include "server/catalog/catalog.h"
 #include "server/catalog/catalog_watch.h"
 #include "server/catalog/misses.h"
+#include "server/store/kernel_store.h"
+#include "server/store/store.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 
 namespace tunefarm {
@@ -24,8 +28,9 @@ namespace tunefarm {
 class CatalogApi {
  public:
   // All outlive it.
-  CatalogApi(CatalogWatch* watch, BestChanges* bests, Misses* misses, const OpenCalls* calls)
-      : watch_(watch), bests_(bests), misses_(misses), calls_(calls) {}
+  CatalogApi(const Catalog* catalog, Store* store, CatalogWatch* watch, BestChanges* bests, Misses* misses,
+             const OpenCalls* calls)
+      : catalog_(catalog), store_(store), watch_(watch), bests_(bests), misses_(misses), calls_(calls) {}
 
   // As CatalogWatch::Watch. Unavailable (DAEMON_ENDING).
   absl::StatusOr<std::unique_ptr<CatalogStream>> WatchBestConfigs(const v1::WatchBestConfigsRequest& request,
@@ -54,6 +59,12 @@ class CatalogApi {
       const v1::ListBestConfigChangesRequest& request) {
     return bests_->List(request);
   }
+  // The store's errors.
+  absl::StatusOr<v1::SummarizeBestConfigsResponse> SummarizeBestConfigs(
+      const v1::SummarizeBestConfigsRequest& request) {
+    ASSIGN_OR_RETURN(const auto newest_programs, store_->kernels()->NewestPrograms());
+    return SummarizeBests(*catalog_, request.kernel(), newest_programs);
+  }
   // The errors of Misses.
   absl::StatusOr<v1::ListMissesResponse> ListMisses(const v1::ListMissesRequest& request) {
     return misses_->List(request);
@@ -63,6 +74,8 @@ class CatalogApi {
   }
 
  private:
+  const Catalog* const catalog_;
+  Store* const store_;
   CatalogWatch* const watch_;
   BestChanges* const bests_;
   Misses* const misses_;

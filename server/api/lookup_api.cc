@@ -56,8 +56,8 @@ absl::StatusOr<v1::ListBestConfigsResponse> LookupApi::ListBestConfigs(const v1:
   ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
   v1::ListBestConfigsResponse response;
   response.set_catalog_revision(context_.catalog->revision());
-  ASSIGN_OR_RETURN(auto page,
-                   context_.catalog->List(request.kernel(), size, request.page_token(), request.program_digest()));
+  ASSIGN_OR_RETURN(auto page, context_.catalog->List(request.kernel(), size, request.page_token(),
+                                                     request.program_digest(), request.device_class_id()));
   for (const auto& best : page.first) *response.add_bests() = *best;
   response.set_next_page_token(page.second);
   return response;

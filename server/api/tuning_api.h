@@ -70,7 +70,8 @@ class TuningApi {
   absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request);
   // The same from memory, for a job that is driven here; none for any other.
   std::optional<v1::GetJobResponse> GetDrivenJob(const v1::GetJobRequest& request) const;
-  // Newest first, without studies.
+  // Newest first, without studies. The summaries of what has not come to its end by itself are of the first 64 such
+  // studies.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   // The next four: FailedPrecondition (JOB_STATE) where the job's state does not allow it. ResumeJob also as CreateJob,
   // for what the job demands.

@@ -447,7 +447,8 @@ int Catalog::CountOtherPrograms(const CatalogQuery& query) const {
 }
 
 absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::string>> Catalog::List(
-    std::string_view kernel_name, int page_size, std::string_view page_token, std::string_view program_digest) const {
+    std::string_view kernel_name, int page_size, std::string_view page_token, std::string_view program_digest,
+    std::string_view class_id) const {
   std::string after;
   if (!page_token.empty()) {
     ASSIGN_OR_RETURN(after, PositionOfToken(page_token));
@@ -456,6 +457,7 @@ absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::st
   Current()->by_key.ForEach([&](const auto& entry) {
     if (!kernel_name.empty() && entry->kernel_name != kernel_name) return;
     if (!program_digest.empty() && entry->program_digest != program_digest) return;
+    if (!class_id.empty() && entry->class_id != class_id) return;
     std::string position = PagePosition(*entry);
     if (position > after) rest.emplace_back(std::move(position), entry->best);
   });

@@ -95,11 +95,12 @@ class Catalog {
   class View;
   View Read() const;
 
-  // Up to `page_size` bests in the order of (kernel name, class id, problem key, program), of one kernel name and of
-  // one program, or all where they are empty. InvalidArgument (PAGE_TOKEN_INVALID) for a token that is not from here.
+  // Up to `page_size` bests in the order of (kernel name, class id, problem key, program), of one kernel name, of one
+  // program and of one class, or all where they are empty. InvalidArgument (PAGE_TOKEN_INVALID) for a token that is not
+  // from here.
   absl::StatusOr<std::pair<std::vector<std::shared_ptr<const tunefarm::v1::BestConfig>>, std::string>> List(
-      std::string_view kernel_name, int page_size, std::string_view page_token,
-      std::string_view program_digest = {}) const;
+      std::string_view kernel_name, int page_size, std::string_view page_token, std::string_view program_digest = {},
+      std::string_view class_id = {}) const;
 
   // What has changed after `revision` (0: everything there is) among the bests of one kernel name, or all if empty. A
   // best that is filed under another name now is removed from its old one. Costs what it answers for those who are a

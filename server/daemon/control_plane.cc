@@ -90,7 +90,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                    .clock = clock_,
                    .misses = misses_.table()},
                   options_.store, node_watch_.get(), &tally_),
-      catalog_api_(catalog_watch_.get(), &bests_, &misses_, &calls_),
+      catalog_api_(&catalog_, options_.store, catalog_watch_.get(), &bests_, &misses_, &calls_),
       farm_api_(&agents_, &devices_, &orders_, scheduler_.get()) {
   TUNEFARM_CHECK(options_.tasks != nullptr);
   devices_.SetSentinelTolerance(options_.sentinel_tolerance, clock_->WallMs());

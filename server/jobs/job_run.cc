@@ -13,6 +13,7 @@
 #include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/job_summary.h"
 #include "server/jobs/job_view.h"
 #include "server/jobs/promotion.h"
 #include "server/records/resource_names.h"
@@ -467,8 +468,13 @@ void JobRun::Publish() {
   SetReason(row_, &now);
   if (now.state_reason().empty()) now.set_state_reason(WaitingReason());
   now.set_device_busy_ms(DeviceBusyMs());
+  SummaryOfStudies summary;
   snapshot->studies.reserve(shown_.size());
-  for (const auto& [study_id, study] : shown_) snapshot->studies.push_back(study);
+  for (const auto& [study_id, study] : shown_) {
+    summary.Add(*study);
+    snapshot->studies.push_back(study);
+  }
+  *now.mutable_summary() = summary.Get(now.progress());
   snapshot_ = std::move(snapshot);
   has_news_ = false;
   published_ = tools_.executor->clock()->Now();

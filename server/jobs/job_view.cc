@@ -11,6 +11,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
+#include "server/jobs/job_summary.h"
 #include "server/jobs/newer_job.h"
 #include "server/jobs/scheduler.h"
 #include "server/records/resource_names.h"
@@ -57,6 +58,15 @@ void AddCount(const OutcomeCountRow& count, bool has_finals, tunefarm::v1::Progr
   slot->set_count(count.count);
 }
 
+// Of a study that has ended, as it has stored it.
+void AddProgress(const tunefarm::v1::Progress& study, tunefarm::v1::Progress* progress) {
+  for (const tunefarm::v1::OutcomeCount& count : study.outcomes()) {
+    AddCount({0, tunefarm::v1::TRIAL_PURPOSE_SEARCH, count.outcome(), count.count()}, true, progress);
+  }
+  progress->set_finals_done(progress->finals_done() + study.finals_done());
+  progress->set_finals_total(progress->finals_done());
+}
+
 // The fastest OK trial of a purpose.
 absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const JobRow& row, int number,
                                                            tunefarm::v1::TrialPurpose purpose) {
@@ -74,13 +84,17 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const J
   return trial;
 }
 
-// The default config in the final: what speedups are measured against where the definition declares no baseline.
-absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store, const KernelPlan& plan,
-                                                                   const JobRow& job, const StudyRow& row) {
+// The canonical text of the default config.
+absl::StatusOr<std::string> DefaultConfigOf(const KernelPlan& plan, const StudyRow& row) {
   tunefarm::v1::Problem problem;
   if (!problem.ParseFromString(row.problem)) return DataLoss("the problem {} cannot be read", row.problem_key);
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
-  const std::string config = plan.DefaultConfig(resolved).ToText();
+  return plan.DefaultConfig(resolved).ToText();
+}
+
+// The default config in the final: what speedups are measured against where the definition declares no baseline.
+absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store, const std::string& config,
+                                                                   const JobRow& job, const StudyRow& row) {
   TrialQuery query;
   query.job_id = job.job_id;
   query.study_number = row.number;
@@ -97,6 +111,17 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store,
   return std::nullopt;
 }
 
+// Where no final has measured it, the default config is found as the first trial of the search: it is, unless others
+// were to be tried first. 0: not found.
+absl::StatusOr<double> DefaultInSearch(Store* store, const std::string& config, const JobRow& job,
+                                       const StudyRow& row) {
+  const absl::StatusOr<TrialRow> first = store->trials()->GetTrial(job.job_id, row.number, 0);
+  if (absl::IsNotFound(first.status())) return 0;
+  RETURN_IF_ERROR(first.status());
+  const bool is_it = first->config == config && first->outcome == tunefarm::v1::OUTCOME_OK;
+  return is_it ? first->median_ns : 0;
+}
+
 // `plan`: null where the definition was deleted; then the default config and the catalog's best are not told apart.
 absl::Status FillStudy(Store* store, const KernelPlan* plan, const std::string& kernel_name, const JobRow& job,
                        const StudyRow& row, tunefarm::v1::Study* study) {
@@ -104,8 +129,16 @@ absl::Status FillStudy(Store* store, const KernelPlan* plan, const std::string& 
   ASSIGN_OR_RETURN(const auto finalist, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   ASSIGN_OR_RETURN(auto baseline, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
   const bool has_library_baseline = baseline.has_value();
-  if (!has_library_baseline && plan != nullptr) {
-    ASSIGN_OR_RETURN(baseline, DefaultFinalist(store, *plan, job, row));
+  if (plan != nullptr && (!has_library_baseline || study->default_ns() == 0)) {
+    ASSIGN_OR_RETURN(const std::string config, DefaultConfigOf(*plan, row));
+    ASSIGN_OR_RETURN(const auto by_default, DefaultFinalist(store, config, job, row));
+    if (!has_library_baseline) baseline = by_default;
+    if (by_default.has_value()) {
+      study->set_default_ns(by_default->measurement().median_ns());
+    } else if (study->default_ns() == 0) {
+      ASSIGN_OR_RETURN(const double default_ns, DefaultInSearch(store, config, job, row));
+      study->set_default_ns(default_ns);
+    }
   }
   if (finalist.has_value()) {
     *study->mutable_incumbent() = *finalist;
@@ -166,10 +199,33 @@ void SetReason(const JobRow& row, tunefarm::v1::Job* job) {
   }
 }
 
-absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row) {
+absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, KernelRegistry* kernels, const JobRow& row,
+                                                   int* look_ups_left) {
   ASSIGN_OR_RETURN(tunefarm::v1::Job job, Described(row));
-  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->trials()->CountOutcomes(row.job_id));
-  for (const OutcomeCountRow& count : counts) AddCount(count, true, job.mutable_progress());
+  std::vector<tunefarm::v1::Study> studies(row.studies.size());
+  bool have_ended = true;
+  for (size_t i = 0; i < studies.size(); ++i) {
+    if (!studies[i].ParseFromString(row.studies[i].detail)) studies[i].Clear();  // what it was is not known
+    have_ended = have_ended && studies[i].has_progress();
+  }
+  if (have_ended) {
+    for (const tunefarm::v1::Study& study : studies) AddProgress(study.progress(), job.mutable_progress());
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->trials()->CountOutcomes(row.job_id));
+    for (const OutcomeCountRow& count : counts) AddCount(count, true, job.mutable_progress());
+  }
+  SummaryOfStudies summary;
+  for (size_t i = 0; i < studies.size(); ++i) {
+    if (!studies[i].has_progress() && row.studies[i].next_ordinal > 0 && *look_ups_left > 0) {
+      --*look_ups_left;
+      const absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = kernels->GetById(row.kernel_id);
+      // What cannot be looked up is left out.
+      FillStudy(store, plan.ok() ? plan->get() : nullptr, job.kernel_name(), row, row.studies[i], &studies[i])
+          .IgnoreError();
+    }
+    summary.Add(studies[i]);
+  }
+  *job.mutable_summary() = summary.Get(job.progress());
   if (!IsTerminal(row.state) && row.state_reason.empty()) {
     if (const std::string unknown = FirstUnknown(row); !unknown.empty()) {
       job.set_state_reason(fmt::format("only newer daemons drive it: {} is not known here", unknown));
@@ -179,14 +235,16 @@ absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& r
 }
 
 absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row) {
-  ASSIGN_OR_RETURN(tunefarm::v1::Job job, StoredJobSummary(store, row));
+  int look_ups_left = 0;
+  ASSIGN_OR_RETURN(tunefarm::v1::Job job, StoredJobSummary(store, kernels, row, &look_ups_left));
   std::shared_ptr<const KernelPlan> plan;
   if (auto found = kernels->GetById(row.kernel_id); found.ok()) {
     plan = *std::move(found);
   } else if (ReasonOf(found.status()) != "KERNEL_DELETED") {
     return found.status();
   }
-  ASSIGN_OR_RETURN(const std::vector<OutcomeCountRow> counts, store->trials()->CountOutcomes(row.job_id));
+  std::optional<std::vector<OutcomeCountRow>> counts;  // of the whole job, once a study needs them
+  SummaryOfStudies summary;
   for (const StudyRow& study_row : row.studies) {
     tunefarm::v1::Study* study = job.add_studies();
     if (!study->ParseFromString(study_row.detail)) {
@@ -194,20 +252,31 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
     }
     study->set_name(StudyNameOf(row.job_id, study_row.number));
     study->set_state(ToProto(study_row.state));
-    // As the scheduler tells it: what is to be tried, and once the search is over what was.
-    int64_t total = study->space().valid();
-    if (job.budget().max_trials() > 0) total = std::min(total, job.budget().max_trials());
-    if (study_row.state == StudyState::kSearching) study->mutable_progress()->set_total(total);
-    for (const OutcomeCountRow& count : counts) {
-      if (count.study_id != study_row.study_id) continue;
-      AddCount(count, study_row.state != StudyState::kSearching, study->mutable_progress());
+    const bool has_ended = study->has_progress();
+    if (has_ended) {
+      // Before its best is looked up: the winner of a final need not have the least time there.
+      summary.Add(*study);
+    } else {
+      if (!counts.has_value()) {
+        ASSIGN_OR_RETURN(counts, store->trials()->CountOutcomes(row.job_id));
+      }
+      // As the scheduler tells it: what is to be tried, and once the search is over what was.
+      int64_t total = study->space().valid();
+      if (job.budget().max_trials() > 0) total = std::min(total, job.budget().max_trials());
+      if (study_row.state == StudyState::kSearching) study->mutable_progress()->set_total(total);
+      for (const OutcomeCountRow& count : *counts) {
+        if (count.study_id != study_row.study_id) continue;
+        AddCount(count, study_row.state != StudyState::kSearching, study->mutable_progress());
+      }
     }
     if (study_row.number == 1 && !IsTerminal(row.state)) job.mutable_progress()->set_total(0);
     if (!IsTerminal(row.state)) {
       job.mutable_progress()->set_total(SaturatingAdd(job.progress().total(), study->progress().total()));
     }
     RETURN_IF_ERROR(FillStudy(store, plan.get(), job.kernel_name(), row, study_row, study));
+    if (!has_ended) summary.Add(*study);
   }
+  *job.mutable_summary() = summary.Get(job.progress());
   return job;
 }
 

@@ -26,8 +26,10 @@ absl::Status WithJobName(const absl::Status& status, std::string_view name);
 // With studies, their incumbents and bests. DataLoss if it cannot be read, else the store's errors.
 absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row);
 
-// State and counts only.
-absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, const JobRow& row);
+// State, counts and summary, without studies. `look_ups_left`: of how many studies at most, none of which has come to
+// its end, the times may be looked up one by one; less what was. The summary leaves out the others.
+absl::StatusOr<tunefarm::v1::Job> StoredJobSummary(Store* store, KernelRegistry* kernels, const JobRow& row,
+                                                   int* look_ups_left);
 
 // Files the row's reason where its state says that it belongs: error or state_reason.
 void SetReason(const JobRow& row, tunefarm::v1::Job* job);

@@ -111,7 +111,7 @@ absl::Status Study::ReplayProposal(const UnitRow& row, const StudyHistory& histo
   // What is told counts when its turn comes, and is not kept.
   if (row.state == UnitState::kTold) return absl::OkStatus();
   RETURN_IF_ERROR(ReadTrials(row, history, with_samples, &unit));
-  for (const auto& [ordinal, trial] : unit.trials) Count(row.kind, trial);
+  for (const auto& [ordinal, trial] : unit.trials) Count(unit, trial);
   if (row.state == UnitState::kDone) done_.push_back(row.unit_id);
   units_[row.unit_id] = std::move(unit);
   return absl::OkStatus();
@@ -135,7 +135,7 @@ absl::Status Study::Replay(const StudyHistory& history, const TrialReader& with_
     unit.kind = row->second->kind;
     ASSIGN_OR_RETURN(unit.specs, SpecsOfUnit(*row->second));
     RETURN_IF_ERROR(ReadTrials(*row->second, history, with_samples, &unit));
-    for (const auto& [ordinal, trial] : unit.trials) Count(unit.kind, trial);
+    for (const auto& [ordinal, trial] : unit.trials) Count(unit, trial);
     std::vector<Proposer::Result> results;
     Fold(unit, &results);
     for (const Proposer::Result& result : results) {
@@ -162,9 +162,14 @@ void Study::Fold(const Unit& unit, std::vector<Proposer::Result>* results) {
   }
 }
 
-void Study::Count(UnitKind kind, const Trial& trial) {
+void Study::Count(const Unit& unit, const Trial& trial) {
   device_busy_ms_ += DeviceBusyMs(trial);
-  if (kind == UnitKind::kFinals) ++finals_ended_;
+  if (unit.kind == UnitKind::kFinals) ++finals_ended_;
+  // Whichever is last: a final comes after the search.
+  if (trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_BASELINE && HasTime(trial) &&
+      unit.ConfigOf(trial.ordinal()) == default_config_) {
+    default_ns_ = trial.measurement().median_ns();
+  }
   switch (trial.purpose()) {
     case tunefarm::v1::TRIAL_PURPOSE_FINALIST:
       break;
@@ -211,7 +216,7 @@ std::vector<const Trial*> Study::AddTrials(int64_t unit_id, std::vector<Trial> t
     trial.clear_log();
     if (unit.kind != UnitKind::kFinals) trial.mutable_measurement()->clear_sample_ns();
     kept->second = std::move(trial);
-    Count(unit.kind, kept->second);
+    Count(unit, kept->second);
     added.push_back(&kept->second);
   }
   return added;
@@ -395,6 +400,14 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
 }
 
 void Study::End(StudyStep* step) {
+  // What lists of jobs show of it: they read no trials.
+  summary_.clear_progress();
+  AddProgress(summary_.mutable_progress());
+  summary_.mutable_progress()->set_total(searched_);
+  if (incumbent_.has_value()) *summary_.mutable_incumbent() = *incumbent_;
+  if (baseline_.has_value()) *summary_.mutable_baseline() = *baseline_;
+  summary_.set_default_ns(default_ns_);
+  step->drive.detail = summary_.SerializeAsString();
   step->drive.state = StudyState::kEnded;
   step->empty = false;
 }
@@ -443,9 +456,15 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_not_promoted_because(summary_.not_promoted_because());
   study.set_device_selector(summary_.device_selector());
   study.set_finals_device_uuid(summary_.finals_device_uuid());
+  study.set_default_ns(default_ns_);
   AddProgress(study.mutable_progress());
   if (incumbent_.has_value()) *study.mutable_incumbent() = *incumbent_;
   if (baseline_.has_value()) *study.mutable_baseline() = *baseline_;
+  if (state_ == StudyState::kEnded) {
+    // Replayed, it does not know who has won its final.
+    if (summary_.has_incumbent()) *study.mutable_incumbent() = summary_.incumbent();
+    if (summary_.has_baseline()) *study.mutable_baseline() = summary_.baseline();
+  }
   if (best_.has_value()) *study.mutable_best() = *best_;
   study.set_state(::tunefarm::ToProto(state_));
   return study;

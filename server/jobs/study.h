@@ -153,7 +153,7 @@ class Study {
   // The parameters that may have more than one value.
   static std::set<std::string> VariedParameters(const StudyContext& context);
   void Fold(const Unit& unit, std::vector<Proposer::Result>* results);
-  void Count(UnitKind kind, const tunefarm::v1::Trial& trial);
+  void Count(const Unit& unit, const tunefarm::v1::Trial& trial);
   void NoteIncumbent(const tunefarm::v1::Trial& trial);
   int64_t OpenTrials() const;
   // Why the search must end; empty: it need not. What was stored stays the reason, whichever node drives the job.
@@ -206,6 +206,7 @@ class Study {
   double device_busy_ms_ = 0;
   std::string default_config_;
   bool default_failed_ = false;
+  double default_ns_ = 0;  // as Study.default_ns
 
   std::map<tunefarm::v1::Outcome, int64_t> search_counts_;
   std::string first_loss_;  // the message of the first LOST trial of the search

@@ -159,6 +159,7 @@ void PublicCalls::AddCatalog(Router* router) {
   AddCall(router, "tunefarm.v1.CatalogService/AnnotateBestConfig", slow, api, &CatalogApi::AnnotateBestConfig);
   AddCall(router, "tunefarm.v1.CatalogService/ListBestConfigChanges", reads, api, &CatalogApi::ListBestConfigChanges);
   AddCall(router, "tunefarm.v1.CatalogService/ListMisses", reads, api, &CatalogApi::ListMisses);
+  AddCall(router, "tunefarm.v1.CatalogService/SummarizeBestConfigs", reads, api, &CatalogApi::SummarizeBestConfigs);
   AddCall(router, "tunefarm.v1.CatalogService/DeleteMisses", slow, api, &CatalogApi::DeleteMisses);
   router->AddStream<v1::WatchBestConfigsRequest>("tunefarm.v1.CatalogService/WatchBestConfigs",
                                                  [api](RawCall* call, const v1::WatchBestConfigsRequest& request) {

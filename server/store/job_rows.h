@@ -38,6 +38,8 @@ struct JobRow {
   std::string uid;
   std::string kernel_id;
   std::string spec;  // opaque: the request as accepted
+  // What lists are filtered by; both are part of `spec` too, and may be empty. Not read back.
+  std::string label, submitted_by;
   JobState state = JobState::kQueued;
   int priority = 0;
   std::string state_reason;  // FAILED: why; otherwise why it is in its state when nobody asked for that; else empty

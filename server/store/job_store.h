@@ -43,6 +43,13 @@ struct JobStateRow {
   int64_t claimed_units = 0;  // of a CANCELLING job: units that agents hold; of others not counted
 };
 
+// Which jobs a list has: those that have every name that is not empty.
+struct JobFilter {
+  std::string kernel_name;   // display name of the kernel
+  std::string label;         // of the job
+  std::string submitted_by;  // who submitted it
+};
+
 class JobStore {
  public:
   virtual ~JobStore() = default;
@@ -52,9 +59,11 @@ class JobStore {
   // given nor stored; AlreadyExists for a uid that another job has; ResourceExhausted (KERNEL_QUOTA) for the kernel.
   virtual absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) = 0;
   virtual absl::StatusOr<JobRow> GetJob(int64_t job_id) = 0;
-  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states,
-                                                const PageRequest& page) = 0;  // newest first; no states: all
-  virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;                // not terminal, with studies, by id
+  // Newest first; no states: all. With a label or a submitter it costs what jobs have that; otherwise up to a look
+  // at each job, where few are of the states and the kernel.
+  virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
+                                                const JobFilter& filter = {}) = 0;
+  virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
   // Terminal jobs that ended before, oldest id first, from after_job_id on; without studies.
   virtual absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) = 0;
   // Of those that exist, by id. At most 10,000.

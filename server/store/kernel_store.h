@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +40,8 @@ class KernelStore {
   virtual absl::StatusOr<KernelRow> FindKernel(std::string_view display_name) = 0;
   // The newest of that name and program.
   virtual absl::StatusOr<KernelRow> FindProgram(std::string_view display_name, std::string_view program_digest) = 0;
+  // The program of the newest of each name.
+  virtual absl::StatusOr<std::map<std::string, std::string, std::less<>>> NewestPrograms() = 0;
   virtual absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) = 0;  // newest first
   // Deletes the definition; best configs, their history and ended jobs stay. `owner`: whose it must be; none:
   // anybody's. PermissionDenied (KERNEL_OWNER) where it is somebody else's; FailedPrecondition (KERNEL_IN_USE) while a

@@ -72,6 +72,9 @@ class FaultyKernels : public FaultyFacet<KernelStore> {
   absl::Status PutKernel(const KernelRow& kernel) override { return Call(__func__, &F::PutKernel, kernel); }
   absl::StatusOr<KernelRow> GetKernel(std::string_view id) override { return Call(__func__, &F::GetKernel, id); }
   absl::StatusOr<KernelRow> FindKernel(std::string_view name) override { return Call(__func__, &F::FindKernel, name); }
+  absl::StatusOr<std::map<std::string, std::string, std::less<>>> NewestPrograms() override {
+    return Call(__func__, &F::NewestPrograms);
+  }
   absl::StatusOr<KernelRow> FindProgram(std::string_view name, std::string_view digest) override {
     return Call(__func__, &F::FindProgram, name, digest);
   }
@@ -110,8 +113,9 @@ class FaultyJobs : public FaultyFacet<JobStore> {
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& r) override { return Call(__func__, &F::SubmitJob, r); }
   absl::StatusOr<JobRow> GetJob(int64_t job) override { return Call(__func__, &F::GetJob, job); }
-  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override {
-    return Call(__func__, &F::ListJobs, states, page);
+  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
+                                        const JobFilter& filter) override {
+    return Call(__func__, &F::ListJobs, states, page, filter);
   }
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override { return Call(__func__, &F::ActiveJobs); }
   absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t before_ms, int64_t after, int limit) override {

@@ -239,6 +239,13 @@ TEST_F(StoreScale, AQueueOfManyJobsCostsAsMuchAsAQueueOfFew) {
     const ReportRequest report = ReportOf(claimer, claimed[0]);
     (*costs)["a report"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->units()->ReportTrials(report)); });
     (*costs)["a page of jobs"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {})); });
+    // None has it.
+    (*costs)["a page of a label"] = steps_.Of([&] {
+      TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {}, {"", "night", ""}));
+    });
+    (*costs)["a page of a submitter"] = steps_.Of([&] {
+      TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {}, {"", "", "alice"}));
+    });
     (*costs)["a submit"] = steps_.Of([&] { AddJob("one more of " + std::to_string(costs->size() + few.size()), 1); });
   };
   count(&few);

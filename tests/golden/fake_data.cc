@@ -175,6 +175,7 @@ v1::Job JobNumbered(int number) {
   job.set_state(v1::JOB_STATE_SUCCEEDED);
   v1::Study* study = job.add_studies();
   *study = Parse<v1::Study>(kStudyOfScale);
+  if (number == 17) *job.mutable_summary() = Parse<v1::JobSummary>("gain: 2.311 floor_share: 0.4 failed_share: 0.3333");
   if (number == 18) {
     job.set_state(v1::JOB_STATE_RUNNING);
     job.set_label("nightly");
@@ -183,6 +184,7 @@ v1::Job JobNumbered(int number) {
     study->mutable_incumbent()->set_purpose(v1::TRIAL_PURPOSE_SEARCH);
     study->mutable_progress()->set_total(35);
     study->set_state(v1::STUDY_STATE_SEARCHING);
+    job.mutable_summary()->set_failed_share(2.0 / 6);
     *job.add_studies() = *study;
     job.mutable_studies(1)->mutable_problem()->set_key("N=4096");
     job.mutable_studies(1)->mutable_progress()->clear_outcomes();
@@ -192,6 +194,7 @@ v1::Job JobNumbered(int number) {
   }
   if (number == 19) {
     job.set_kernel_name("faulty");
+    job.mutable_summary()->set_failed_share(1);
     study->clear_best();
     study->clear_baseline();
     study->clear_incumbent();

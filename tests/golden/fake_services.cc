@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "server/base/check.h"
 #include "server/version.h"
@@ -78,8 +79,11 @@ class FakeTuning final : public v1::TuningService::Service {
         response->set_next_page_token("more");
         break;
       }
-      *response->add_jobs() = JobNumbered(number);
-      response->mutable_jobs(response->jobs_size() - 1)->clear_studies();
+      v1::Job job = JobNumbered(number);
+      if (!request->kernel_name().empty() && job.kernel_name() != request->kernel_name()) continue;
+      if (!request->label().empty() && job.label() != request->label()) continue;
+      job.clear_studies();
+      *response->add_jobs() = std::move(job);
     }
     return grpc::Status::OK;
   }

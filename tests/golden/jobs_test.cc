@@ -103,6 +103,8 @@ TEST(JobsTest, ListAndShow) {
   EXPECT_EQ(cli.Run({"jobs"}).out, cli.Run({"jobs", "list"}).out);
   cli.Record({"jobs", "list"});
   cli.Record({"jobs", "list", "--limit", "2"});
+  cli.Record({"jobs", "list", "--kernel", "scale_host", "--label", "nightly"});
+  cli.Record({"jobs", "list", "--label", "weekly"});
   cli.Record({"jobs", "list", "--output", "csv"});
   cli.Record({"jobs", "list", "--output", "json", "--limit", "1"});
   for (const char* job : {"17", "jobs/18", "19", "20"}) cli.Record({"jobs", "show", job});

@@ -44,6 +44,10 @@ class Jobs(WithDaemon):
         job = self.client.tune("noop_host", dims={"N": 64}, max_trials=30, label="thirty", **quick())
         self.assertEqual((job.state, job.label, job.kernel_name), (tunefarm.JobState.SUCCEEDED, "thirty", "noop_host"))
         self.assertEqual(job.progress.outcomes[tunefarm.Outcome.OK], job.progress.done)
+        labelled = self.client.jobs(kernel="noop_host", label="thirty")
+        self.assertEqual([other.name for other in labelled], [job.name])
+        self.assertEqual(self.client.jobs(kernel="another", label="thirty"), [])
+        self.assertEqual(self.client.jobs(label="thirty", submitted_by="nobody"), [])
         (study,) = job.studies
         self.assertEqual((study.state, study.problem.dims["N"]), (tunefarm.StudyState.ENDED, 64))
         self.assertGreater(job.best.time_ns, 0)

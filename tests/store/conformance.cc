@@ -248,6 +248,8 @@ TEST_P(StoreConformance, KernelsByIdByNameAndNewestFirst) {
   EXPECT_TRUE(store_->kernels()->PutKernel(MakeKernel("k3", "softmax")).ok());
   EXPECT_EQ(store_->kernels()->FindKernel("matmul")->kernel_id, "k2");
   EXPECT_EQ(store_->kernels()->FindProgram("matmul", "program-k1")->kernel_id, "k1");
+  EXPECT_THAT(store_->kernels()->NewestPrograms().value(),
+              ElementsAre(testing::Pair("matmul", "program-k2"), testing::Pair("softmax", "program-k3")));
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindProgram("softmax", "program-k1").status()));
   EXPECT_EQ(store_->kernels()->GetKernel("k1")->program_digest, "program-k1");
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("other").status()));
@@ -323,6 +325,7 @@ TEST_P(StoreConformance, ADeletedKernelLeavesWhatWasFoundWithIt) {
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindKernel("matmul").status()));
   EXPECT_TRUE(absl::IsNotFound(store_->kernels()->FindProgram("matmul", "program-used").status()));
   EXPECT_THAT(store_->kernels()->ListKernels({10, ""})->rows, testing::IsEmpty());
+  EXPECT_THAT(store_->kernels()->NewestPrograms().value(), testing::IsEmpty());
   EXPECT_EQ(store_->jobs()->GetJob(job_id)->kernel_id, "used");
   EXPECT_THAT(store_->bests()->LoadBests().value(), SizeIs(1));
   EXPECT_THAT(store_->bests()->ListBestChanges({})->rows, SizeIs(1));
@@ -459,6 +462,50 @@ TEST_P(StoreConformance, ListsOfJobsAreStableUnderInserts) {
   const Page<JobRow> failed = store_->jobs()->ListJobs({JobState::kFailed, JobState::kCancelled}, {}).value();
   ASSERT_THAT(failed.rows, SizeIs(1));
   EXPECT_EQ(failed.rows[0].job_id, ids[1]);
+}
+
+TEST_P(StoreConformance, ListsOfJobsAreFiltered) {
+  // Jobs 0 to 11: every second of another kernel, every third with a label, every fourth submitted by somebody.
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 12; ++i) {
+    SubmitRequest submit = MakeSubmit("uid-" + std::to_string(i));
+    if (i % 2 == 1) {
+      submit.kernel = MakeKernel("other", "softmax");
+      submit.job.kernel_id = "other";
+    }
+    if (i % 3 == 0) submit.job.label = "night";
+    if (i % 4 == 0) submit.job.submitted_by = "alice";
+    ids.push_back(Submit(submit));
+  }
+  ASSERT_TRUE(Set(ids[6], JobState::kFailed).ok());
+  Reopen();
+  // All pages of a list, of two jobs each, as indexes of `ids`.
+  const auto list = [&](const JobFilter& filter, const std::vector<JobState>& states = {}) {
+    std::vector<int> found;
+    std::string token;
+    do {
+      const Page<JobRow> page = store_->jobs()->ListJobs(states, {2, token}, filter).value();
+      for (const JobRow& job : page.rows) {
+        found.push_back(static_cast<int>(std::find(ids.begin(), ids.end(), job.job_id) - ids.begin()));
+      }
+      token = page.next_page_token;
+    } while (!token.empty());
+    return found;
+  };
+  EXPECT_THAT(list({"softmax", "", ""}), ElementsAre(11, 9, 7, 5, 3, 1));
+  EXPECT_THAT(list({"", "night", ""}), ElementsAre(9, 6, 3, 0));
+  EXPECT_THAT(list({"", "", "alice"}), ElementsAre(8, 4, 0));
+  EXPECT_THAT(list({"matmul", "night", ""}), ElementsAre(6, 0));
+  EXPECT_THAT(list({"matmul", "", "alice"}), ElementsAre(8, 4, 0));
+  EXPECT_THAT(list({"matmul", "night", "alice"}), ElementsAre(0));
+  EXPECT_THAT(list({"", "night", ""}, {JobState::kQueued}), ElementsAre(9, 3, 0));
+  EXPECT_THAT(list({"", "nigh", ""}), IsEmpty());
+  EXPECT_THAT(list({"' OR ''='", "", ""}), IsEmpty());
+  // A token belongs to its filter.
+  const std::string token = store_->jobs()->ListJobs({}, {1, ""}, {"", "night", ""}).value().next_page_token;
+  for (const JobFilter& another : {JobFilter{}, JobFilter{"", "", "night"}, JobFilter{"", "night ", ""}}) {
+    EXPECT_EQ(ReasonOf(store_->jobs()->ListJobs({}, {1, token}, another).status()), "PAGE_TOKEN_INVALID");
+  }
 }
 
 TEST_P(StoreConformance, ForeignPageTokensAreRefused) {

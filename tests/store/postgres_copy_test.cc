@@ -57,6 +57,8 @@ class PostgresCopy : public testing::Test {
     SubmitRequest submit = MakeSubmit("first", {MakeStudy(1), MakeStudy(2, "other", "gpu-7")});
     submit.request_id = "request";
     submit.job.priority = -2;
+    submit.job.label = "night";
+    submit.job.submitted_by = "alice";
     const int64_t job_id = store->jobs()->SubmitJob(submit)->job_id;
     const std::vector<StudyRow> studies = store->jobs()->GetJob(job_id)->studies;
     DriveStep step;
@@ -174,6 +176,8 @@ class PostgresCopy : public testing::Test {
         }
       }
     }
+    for (const JobFilter& filter : {JobFilter{"", "night", ""}, JobFilter{"", "", "alice"}})
+      for (const JobRow& job : Value(store->jobs()->ListJobs({}, {}, filter)).rows) add("filtered", job.job_id);
     add("deleted", ReasonOf(store->kernels()->GetKernel("gone").status()));
     for (const KernelRow& k : Value(store->kernels()->ListKernels({1000, ""})).rows) {
       add("kernel", k.kernel_id, k.program_digest, k.display_name, k.definition, k.created_at_ms, k.owner);

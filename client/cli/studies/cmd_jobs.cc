@@ -32,11 +32,31 @@ std::string AgeText(int64_t at_ms) {
   return FormatDuration(static_cast<double>(Clock::Real()->WallMs() - at_ms) * 1e6) + " ago";
 }
 
-absl::StatusOr<ExitCode> ListJobs(Session* session, int limit) {
+struct ListOptions {
+  int limit = 50;
+  std::string kernel, label;  // empty: all
+};
+
+// Empty where it is not known.
+std::string GainText(const v1::Job& job, bool is_csv) {
+  const double gain = job.summary().gain();
+  if (gain <= 0) return "";
+  return is_csv ? fmt::format("{:.3f}", gain) : fmt::format("{:.2f}x", gain);
+}
+
+std::string FailedText(const v1::Job& job, bool is_csv) {
+  if (!job.has_summary() || job.progress().done() == 0) return "";
+  const double share = job.summary().failed_share();
+  return is_csv ? fmt::format("{:.3f}", share) : fmt::format("{:.0f} %", 100 * share);
+}
+
+absl::StatusOr<ExitCode> ListJobs(Session* session, const ListOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListJobsRequest request;
-  request.set_page_size(limit);
+  request.set_page_size(options.limit);
+  request.set_kernel_name(options.kernel);
+  request.set_label(options.label);
   ASSIGN_OR_RETURN(const v1::ListJobsResponse response,
                    Connection::Call(connection->tuning(), &Tuning::ListJobs, request));
   if (format == OutputFormat::kJson) {
@@ -49,19 +69,23 @@ absl::StatusOr<ExitCode> ListJobs(Session* session, int limit) {
                {"problems", true},
                {"done", true},
                {"total", true},
+               {"gain", true},
+               {"failed", true},
                {"created", false},
                {"label", false}});
+  const bool is_csv = format == OutputFormat::kCsv;
   for (const v1::Job& job : response.jobs()) {
     table.AddRow({JobNumber(job.name()), job.kernel_name(), StateText(job.state()), std::to_string(job.problems_size()),
-                  std::to_string(job.progress().done()), std::to_string(job.progress().total()),
-                  format == OutputFormat::kCsv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()),
+                  std::to_string(job.progress().done()), std::to_string(job.progress().total()), GainText(job, is_csv),
+                  FailedText(job, is_csv), is_csv ? std::to_string(job.created_at_ms()) : AgeText(job.created_at_ms()),
                   job.label()},
                  job.state() == v1::JOB_STATE_FAILED    ? Style::kRed
                  : job.state() == v1::JOB_STATE_RUNNING ? Style::kBold
                                                         : Style::kPlain);
   }
   if (format == OutputFormat::kTable && table.rows() == 0) {
-    session->Note("No jobs yet. Try: tunefarm tune matmul_host");
+    const bool is_filtered = !options.kernel.empty() || !options.label.empty();
+    session->Note(is_filtered ? "There are no such jobs." : "No jobs yet. Try: tunefarm tune matmul_host");
     return kExitOk;
   }
   session->PrintTable(table, format);
@@ -198,15 +222,17 @@ void AddJobs(CLI::App* app, Session* session) {
   CLI::App* jobs = app->add_subcommand("jobs", "List, show, watch, cancel, pause, resume or delete jobs.");
   jobs->require_subcommand(0, 1);
   SetExample(jobs, "tunefarm jobs\ntunefarm jobs watch 17");
-  auto limit = std::make_shared<int>(50);
-  jobs->callback([session, limit] {
+  auto options = std::make_shared<ListOptions>();
+  jobs->callback([session, options] {
     // A subcommand has set its own before.
-    if (!session->command) session->command = [session, limit] { return ListJobs(session, *limit); };
+    if (!session->command) session->command = [session, options] { return ListJobs(session, *options); };
   });
   CLI::App* list = jobs->add_subcommand("list", "The newest jobs; so does jobs alone.");
   SetExample(list, "tunefarm jobs list --limit 5");
-  list->add_option("--limit", *limit, "Maximum number of rows (default 50).")->check(CLI::Range(1, 1000));
-  list->callback([session, limit] { session->command = [session, limit] { return ListJobs(session, *limit); }; });
+  list->add_option("--limit", options->limit, "Maximum number of rows (default 50).")->check(CLI::Range(1, 1000));
+  list->add_option("--kernel", options->kernel, "Jobs of the kernel of this name.")->type_name("KERNEL");
+  list->add_option("--label", options->label, "Jobs with this label.");
+  list->callback([session, options] { session->command = [session, options] { return ListJobs(session, *options); }; });
   AddJobVerb(jobs, session, "show", "One job: space, progress, best so far.", ShowJob);
   AddJobVerb(jobs, session, "watch", "Follow a job to its end; Ctrl-C detaches.", FollowJob);
   auto cancelled = std::make_shared<std::string>();

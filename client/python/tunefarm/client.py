@@ -244,10 +244,13 @@ class Client:
         request = tuning_service_pb2.GetJobRequest(name=_requests.job_name(job))
         return _wire.job(self._read(self._tuning.GetJob, request, timeout).job)
 
-    def jobs(self, *, states: Sequence[model.JobState] = (), timeout: Optional[float] = None) -> List[model.Job]:
-        """Newest first, without studies; only those in `states`, if any are named."""
+    def jobs(self, *, states: Sequence[model.JobState] = (), kernel: str = "", label: str = "",
+             submitted_by: str = "", timeout: Optional[float] = None) -> List[model.Job]:
+        """Newest first, without studies; only those in `states`, if any are named, of the kernel of this display name,
+        with this label and submitted by this certificate or token, where these are given."""
         numbers = [_requests.number(state) for state in states]
-        request = tuning_service_pb2.ListJobsRequest(page_size=_PAGE_SIZE, states=numbers)
+        request = tuning_service_pb2.ListJobsRequest(
+            page_size=_PAGE_SIZE, states=numbers, kernel_name=kernel, label=label, submitted_by=submitted_by)
         return Listing(map(_wire.job, self._pages(self._tuning.ListJobs, request, "jobs", timeout)))
 
     def cancel(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:

@@ -40,7 +40,7 @@ constexpr Table kTables[] = {
     {"device_order", TUNEFARM_DEVICE_ORDER_COLUMNS},
     {"job",
      "job_id, uid, kernel_id, state, priority, state_reason, driver, driver_epoch, created_at_ms, started_at_ms, "
-     "ended_at_ms",
+     "ended_at_ms, label, submitted_by",
      "ORDER BY 1"},
     {"job_spec", "job_id, spec", "ORDER BY 1"},
     {"study",

@@ -57,6 +57,29 @@ absl::StatusOr<DrivenState> LockJob(Sql& sql, int64_t job_id) {
   return *job;
 }
 
+// Of the jobs that fit $4 to $6, in a list that begins with an index of those that meet the condition.
+#define TUNEFARM_LIST_JOBS(condition)                                                                         \
+  "SELECT " TUNEFARM_JOB_COLUMNS " FROM job WHERE " condition                                                 \
+  " AND job_id < $1 AND ($2 = 0 OR (($2 >> state) & 1) = 1) AND ($4 = '' OR label = $4) AND ($5 = '' OR "     \
+  "submitted_by = $5) AND ($6 = '' OR kernel_id IN (SELECT k.kernel_id FROM kernel k WHERE k.display_name = " \
+  "$6)) ORDER BY job_id DESC LIMIT $3"
+
+// Few jobs share a label.
+std::string_view ListStatement(const JobFilter& filter) {
+  if (!filter.label.empty()) return TUNEFARM_LIST_JOBS("label = $4");
+  if (!filter.submitted_by.empty()) return TUNEFARM_LIST_JOBS("submitted_by = $5");
+  return TUNEFARM_LIST_JOBS("1 = 1");
+}
+
+// Names a filter in page tokens: no two of them read the same.
+std::string FilterKey(const JobFilter& filter) {
+  std::string key;
+  for (const std::string& name : {filter.kernel_name, filter.label, filter.submitted_by}) {
+    key += " " + std::to_string(name.size()) + ":" + name;
+  }
+  return key;
+}
+
 // A bit for each state.
 int64_t MaskOf(const std::vector<JobState>& states) {
   int64_t mask = 0;
@@ -82,11 +105,12 @@ absl::StatusOr<SubmitResult> SharedJobs::SubmitJob(const SubmitRequest& request)
     ASSIGN_OR_RETURN(const bool has_kernel,
                      sql.Exists("SELECT 1 FROM kernel WHERE kernel_id = $1 AND deleted_at_ms IS NULL", job.kernel_id));
     if (!has_kernel) return NotFound("no kernel has the id {}", job.kernel_id);
-    ASSIGN_OR_RETURN(const int64_t job_id,
-                     sql.QueryInt("INSERT INTO job (uid, kernel_id, state, priority, state_reason, created_at_ms) "
-                                  "VALUES ($1, $2, 1, $3, '', $4) RETURNING job_id",
-                                  job.uid, job.kernel_id, job.priority,
-                                  job.created_at_ms != 0 ? job.created_at_ms : request.now_ms));
+    ASSIGN_OR_RETURN(
+        const int64_t job_id,
+        sql.QueryInt("INSERT INTO job (uid, kernel_id, state, priority, state_reason, created_at_ms, label, "
+                     "submitted_by) VALUES ($1, $2, 1, $3, '', $4, $5, $6) RETURNING job_id",
+                     job.uid, job.kernel_id, job.priority, job.created_at_ms != 0 ? job.created_at_ms : request.now_ms,
+                     job.label, job.submitted_by));
     RETURN_IF_ERROR(sql.Run("INSERT INTO job_spec (job_id, spec) VALUES ($1, $2)", job_id, Blob{job.spec}));
     RETURN_IF_ERROR(InsertStudies(sql, job_id, job.studies));
     if (!request.request_id.empty()) {
@@ -108,19 +132,17 @@ absl::StatusOr<JobRow> SharedJobs::GetJob(int64_t job_id) {
   });
 }
 
-absl::StatusOr<Page<JobRow>> SharedJobs::ListJobs(const std::vector<JobState>& states, const PageRequest& page) {
+absl::StatusOr<Page<JobRow>> SharedJobs::ListJobs(const std::vector<JobState>& states, const PageRequest& page,
+                                                  const JobFilter& filter) {
   const int64_t mask = MaskOf(states);
-  const std::string query = "jobs " + std::to_string(mask);
+  const std::string query = "jobs " + std::to_string(mask) + FilterKey(filter);
   ASSIGN_OR_RETURN(const auto after, DecodePageToken(query, page.page_token, 1));
   const int size = EffectivePageSize(page.page_size);
   return backend_->ReadSnapshot([&](Sql& sql) -> absl::StatusOr<Page<JobRow>> {
     Page<JobRow> result;
-    ASSIGN_OR_RETURN(
-        result.rows,
-        sql.ReadAll(ReadJob,
-                    "SELECT " TUNEFARM_JOB_COLUMNS
-                    " FROM job WHERE job_id < $1 AND ($2 = 0 OR (($2 >> state) & 1) = 1) ORDER BY job_id DESC LIMIT $3",
-                    after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(), mask, size + 1));
+    ASSIGN_OR_RETURN(result.rows, sql.ReadAll(ReadJob, ListStatement(filter),
+                                              after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(),
+                                              mask, size + 1, filter.label, filter.submitted_by, filter.kernel_name));
     if (CutToPage(size, &result.rows)) {
       result.next_page_token = EncodePageToken(query, {result.rows.back().job_id});
     }

@@ -12,7 +12,8 @@ class SharedJobs : public SharedFacet<JobStore> {
 
   absl::StatusOr<SubmitResult> SubmitJob(const SubmitRequest& request) override;
   absl::StatusOr<JobRow> GetJob(int64_t job_id) override;
-  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page) override;
+  absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
+                                        const JobFilter& filter) override;
   absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
   absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) override;
   absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override;

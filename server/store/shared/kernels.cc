@@ -60,6 +60,19 @@ class Kernels final : public SharedFacet<KernelStore> {
     });
   }
 
+  absl::StatusOr<std::map<std::string, std::string, std::less<>>> NewestPrograms() override {
+    return backend_->Read([&](Sql& sql) -> absl::StatusOr<std::map<std::string, std::string, std::less<>>> {
+      std::map<std::string, std::string, std::less<>> programs;
+      const auto read = [&](const SqlRow& row) { return programs.try_emplace(row.Bytes(0), row.Bytes(1)).second; };
+      RETURN_IF_ERROR(sql.ReadAll(read,
+                                  "SELECT display_name, program_digest FROM kernel WHERE kernel_seq IN (SELECT "
+                                  "max(n.kernel_seq) FROM kernel n WHERE n.deleted_at_ms IS NULL GROUP BY "
+                                  "n.display_name)")
+                          .status());
+      return programs;
+    });
+  }
+
   absl::StatusOr<Page<KernelRow>> ListKernels(const PageRequest& page) override {
     constexpr std::string_view kQuery = "kernels";
     ASSIGN_OR_RETURN(const auto after, DecodePageToken(kQuery, page.page_token, 1));

@@ -51,6 +51,42 @@ TEST_F(TuningApiTest, ADefinitionNeedsTheRightToSubmitKernels) {
   EXPECT_EQ(Create(ClientSocket())->job().submitted_by(), "");
 }
 
+TEST_F(TuningApiTest, JobsAreListedByKernelLabelSubmitterAndState) {
+  const auto submit = [&](const std::string& kernel, const std::string& label, const Principal& principal) {
+    v1::CreateJobRequest request;
+    *request.mutable_kernel_definition() = TestKernel(false, kernel);
+    *request.mutable_job()->add_problems() = TestProblem(1024);
+    request.mutable_job()->set_label(label);
+    TUNEFARM_CHECK_OK(farm_.service().tuning_api().CreateJob(principal, request));
+  };
+  submit("scale", "night", Token("ci"));
+  submit("scale", "", Token("bob"));
+  submit("other", "night", ClientSocket());
+  ASSERT_TRUE(farm_.service().Cancel("jobs/2").ok());
+  ASSERT_TRUE(farm_.Finish("jobs/2"));
+  const auto list = [&](const std::string& kernel, const std::string& label, const std::string& submitter,
+                        std::vector<v1::JobState> states = {}) {
+    v1::ListJobsRequest request;
+    request.set_kernel_name(kernel);
+    request.set_label(label);
+    request.set_submitted_by(submitter);
+    for (const v1::JobState state : states) request.add_states(state);
+    const auto response = farm_.service().tuning_api().ListJobs(request);
+    TUNEFARM_CHECK_OK(response);
+    std::vector<std::string> names;
+    for (const v1::Job& job : response->jobs()) names.push_back(job.name());
+    return names;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(list("", "", ""), ElementsAre("jobs/3", "jobs/2", "jobs/1"));
+  EXPECT_THAT(list("scale", "", ""), ElementsAre("jobs/2", "jobs/1"));
+  EXPECT_THAT(list("", "night", ""), ElementsAre("jobs/3", "jobs/1"));
+  EXPECT_THAT(list("", "", "ci"), ElementsAre("jobs/1"));
+  EXPECT_THAT(list("scale", "night", "ci"), ElementsAre("jobs/1"));
+  EXPECT_THAT(list("other", "", "ci"), ElementsAre());
+  EXPECT_THAT(list("scale", "", "", {v1::JOB_STATE_CANCELLED}), ElementsAre("jobs/2"));
+}
+
 TEST_F(TuningApiTest, APrincipalHasSoManyActiveJobs) {
   farm_.limits.jobs_per_principal_max = 2;
   Reboot();

@@ -98,6 +98,10 @@ TEST_F(CatalogTest, APromotionReplacesAndPagesGoOnWhereTheyEnded) {
   EXPECT_EQ(seen, 3u);
   EXPECT_FALSE(catalog_.List("", 2, "nonsense").ok());
   EXPECT_TRUE(catalog_.List("other", 2, "")->first.empty());
+  File(*plan, Problem(*plan, 1024), h100_, 32);
+  EXPECT_EQ(catalog_.List("scale", 10, "", "", h100_.Id())->first.size(), 1u);
+  EXPECT_EQ(catalog_.List("", 10, "", "", h200_.Id())->first.size(), 3u);
+  EXPECT_TRUE(catalog_.List("", 10, "", "", a100_.Id())->first.empty());
 }
 
 TEST_F(CatalogTest, TwoNamesOfOneProgramShareTheirBest) {

@@ -198,6 +198,38 @@ TEST_F(BestChangesTest, RefusalsNameWhatIsWrong) {
 }
 
 // The step behind a promotion may be lost and made again, after others have changed the best.
+TEST_F(BestChangesTest, ASummaryCountsWhatIsPinnedAndWhatIsOfAnOlderProgram) {
+  const auto summarize = [&] {
+    const auto response = farm_.service().catalog_api().SummarizeBestConfigs({});
+    TUNEFARM_CHECK_OK(response);
+    return *response;
+  };
+  EXPECT_EQ(summarize().summaries_size(), 0);
+  Tune();
+  const tunefarm::v1::BestConfig best = Ask().best();
+  tunefarm::v1::BestConfigSummary summary = summarize().summaries(0);
+  EXPECT_EQ(summary.kernel_name(), "scale");
+  EXPECT_EQ(summary.device_class_id(), best.device_class_id());
+  EXPECT_EQ(summary.device_class_name(), "Test CPU");
+  EXPECT_EQ(summary.bests(), 1);
+  EXPECT_EQ(summary.pinned(), 0);
+  EXPECT_EQ(summary.stale_source(), 0);
+  EXPECT_NEAR(summary.gain(), 1.31, 1e-9);
+  EXPECT_EQ(summary.promoted_at_ms(), best.promoted_at_ms());
+  ASSERT_TRUE(farm_.service().catalog_api().PinBestConfig(Of<tunefarm::v1::PinBestConfigRequest>(best)).ok());
+  tunefarm::v1::Kernel changed = TestKernel();
+  changed.mutable_sources(0)->set_content("extern \"C\" void scale(const float*, float*) { /* changed */ }");
+  ASSERT_TRUE(farm_.service().CreateKernel(changed).ok());
+  summary = summarize().summaries(0);
+  EXPECT_EQ(summary.pinned(), 1);
+  EXPECT_EQ(summary.stale_source(), 1);
+  tunefarm::v1::ListBestConfigsRequest list;
+  list.set_device_class_id(best.device_class_id());
+  EXPECT_EQ(farm_.service().lookup_api().ListBestConfigs(list)->bests_size(), 1);
+  list.set_device_class_id("another class");
+  EXPECT_EQ(farm_.service().lookup_api().ListBestConfigs(list)->bests_size(), 0);
+}
+
 TEST(BestPromotion, APromotionThatIsRepeatedUndoesNothing) {
   const TemporaryDirectory directory;
   auto store = OpenSqliteStore({directory.File("tunefarm.db"), directory.File("backups")});

@@ -141,6 +141,7 @@ void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
       EXPECT_EQ(trial.median_ns, TrueTime(trial.config, study.problem_key)) << trial.config;
     }
   }
+  EXPECT_EQ(summary.progress().done(), static_cast<int64_t>(searched.size())) << "as its last step has counted them";
   CheckProposals(row, study, *history);
   CheckFinals(*history);
   CheckBest(row, study);

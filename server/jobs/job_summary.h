@@ -1,0 +1,19 @@
+// The three numbers that lists show of a job. A plain value.
+#pragma once
+
+#include "server/measure/geometric_mean.h"
+#include "tunefarm/v1/job.pb.h"
+
+namespace tunefarm {
+
+class SummaryOfStudies {
+ public:
+  void Add(const tunefarm::v1::Study& study);
+  // Of what was added; `progress`: the job's counts.
+  tunefarm::v1::JobSummary Get(const tunefarm::v1::Progress& progress) const;
+
+ private:
+  GeometricMean gain_, floor_share_;
+};
+
+}  // namespace tunefarm
