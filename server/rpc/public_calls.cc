@@ -11,6 +11,7 @@
 #include "server/api/lookup_api.h"
 #include "server/api/package_api.h"
 #include "server/api/server_api.h"
+#include "server/api/study_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/thread.h"
 #include "server/rpc/catalog_watch_stream.h"
@@ -58,6 +59,7 @@ void PublicCalls::AddTo(Router* router) {
   AddPackages(router);
   AddDataFiles(router);
   AddTuning(router);
+  AddStudies(router);
   AddLookup(router);
   AddCatalog(router);
   AddFarm(router);
@@ -132,6 +134,14 @@ void PublicCalls::AddTuning(Router* router) {
                                            return std::make_unique<JobWatchStream>(
                                                call, api, threads, call->caller().principal.name, request);
                                          });
+}
+
+void PublicCalls::AddStudies(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
+  StudyApi* const api = services_.studies;
+  AddCall(router, "tunefarm.v1.StudyService/GetStudyChart", reads, api, &StudyApi::GetStudyChart);
+  AddCall(router, "tunefarm.v1.StudyService/AnalyzeStudy", reads, api, &StudyApi::AnalyzeStudy);
+  AddCall(router, "tunefarm.v1.StudyService/GetParameterGrid", reads, api, &StudyApi::GetParameterGrid);
 }
 
 void PublicCalls::AddLookup(Router* router) {

@@ -26,6 +26,7 @@ class PublicCalls {
   void AddPackages(Router* router);
   void AddDataFiles(Router* router);
   void AddTuning(Router* router);
+  void AddStudies(Router* router);
   void AddLookup(Router* router);
   void AddCatalog(Router* router);
   void AddFarm(Router* router);

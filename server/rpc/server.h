@@ -30,6 +30,7 @@ class LookupApi;
 class OpenCalls;
 class PackageApi;
 class ServerApi;
+class StudyApi;
 class TaskRunner;
 class TuningApi;
 
@@ -40,6 +41,7 @@ struct RpcServices {
   PackageApi* packages = nullptr;
   DataFileApi* data_files = nullptr;
   TuningApi* tuning = nullptr;
+  StudyApi* studies = nullptr;
   LookupApi* lookup = nullptr;
   CatalogApi* catalog = nullptr;
   FarmApi* farm = nullptr;
