@@ -29,7 +29,7 @@
 #include "server/daemon/monitoring.h"
 #include "server/data_files/data_file_store.h"
 #include "server/exec/process_evaluator.h"
-#include "server/rpc/call_limits.h"
+#include "server/api/call_limits.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
 #include "server/upkeep/upkeep.h"

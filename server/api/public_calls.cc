@@ -1,7 +1,6 @@
-#include "server/rpc/public_calls.h"
+#include "server/api/public_calls.h"
 
 #include <chrono>
-#include <memory>
 
 #include "server/api/access_api.h"
 #include "server/api/catalog_api.h"
@@ -9,14 +8,9 @@
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
-#include "server/api/package_api.h"
 #include "server/api/server_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/thread.h"
-#include "server/rpc/catalog_watch_stream.h"
-#include "server/rpc/job_watch_stream.h"
-#include "server/rpc/package_stream.h"
-#include "server/rpc/server.h"
 
 namespace tunefarm {
 namespace {
@@ -38,24 +32,23 @@ void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
       counts);
 }
 
-// On the calling gRPC thread, of which there are two on a small machine: for what is answered from memory.
+// On the transport's own threads, of which there are two on a small machine: for what is answered from memory.
 constexpr Lane kFast;
 
 }  // namespace
 
-PublicCalls::PublicCalls(const RpcServices& services)
+PublicCalls::PublicCalls(const RpcServices& services, const std::string& transport)
     : services_(services),
-      slow_("rpc-slow", kThreads),
-      reads_("rpc-read", kThreads),
-      orders_("rpc-order", kThreads),
+      slow_(transport + "-slow", kThreads),
+      reads_(transport + "-read", kThreads),
+      orders_(transport + "-order", kThreads),
       spaces_(
-          "rpc-space", kThreads, [] { LowerPriority(kSpaceNice); },
-          SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
-      files_("rpc-file", kThreads) {}
+          transport + "-space", kThreads, [] { LowerPriority(kSpaceNice); },
+          SlowThreads{transport + "-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
+      files_(transport + "-file", kThreads) {}
 
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
-  AddPackages(router);
   AddDataFiles(router);
   AddTuning(router);
   AddLookup(router);
@@ -88,15 +81,6 @@ void PublicCalls::AddKernels(Router* router) {
                                         });
 }
 
-void PublicCalls::AddPackages(Router* router) {
-  PackageApi* const api = services_.packages;
-  router->AddStream<v1::ExportPackageRequest>(
-      "tunefarm.v1.PackageService/ExportPackage",
-      [api, threads = services_.package_threads](RawCall* call, const v1::ExportPackageRequest& request) {
-        return std::make_unique<PackageStream>(call, api, threads, call->caller().principal.name, request);
-      });
-}
-
 void PublicCalls::AddDataFiles(Router* router) {
   DataFileApi* const api = services_.data_files;
   AddCall(router, "tunefarm.v1.DataFileService/GetDataFile", Lane{&slow_, kWaitMax}, api, &DataFileApi::GetDataFile);
@@ -127,11 +111,6 @@ void PublicCalls::AddTuning(Router* router) {
   AddCall(router, "tunefarm.v1.TuningService/DeleteJob", slow, api, &TuningApi::DeleteJob);
   AddCall(router, "tunefarm.v1.TuningService/ListTrials", reads, api, &TuningApi::ListTrials);
   AddCall(router, "tunefarm.v1.TuningService/GetTrial", reads, api, &TuningApi::GetTrial);
-  router->AddStream<v1::WatchJobRequest>("tunefarm.v1.TuningService/WatchJob",
-                                         [api, threads = &reads_](RawCall* call, const v1::WatchJobRequest& request) {
-                                           return std::make_unique<JobWatchStream>(
-                                               call, api, threads, call->caller().principal.name, request);
-                                         });
 }
 
 void PublicCalls::AddLookup(Router* router) {
@@ -160,10 +139,6 @@ void PublicCalls::AddCatalog(Router* router) {
   AddCall(router, "tunefarm.v1.CatalogService/ListBestConfigChanges", reads, api, &CatalogApi::ListBestConfigChanges);
   AddCall(router, "tunefarm.v1.CatalogService/ListMisses", reads, api, &CatalogApi::ListMisses);
   AddCall(router, "tunefarm.v1.CatalogService/DeleteMisses", slow, api, &CatalogApi::DeleteMisses);
-  router->AddStream<v1::WatchBestConfigsRequest>("tunefarm.v1.CatalogService/WatchBestConfigs",
-                                                 [api](RawCall* call, const v1::WatchBestConfigsRequest& request) {
-                                                   return std::make_unique<CatalogWatchStream>(call, api, request);
-                                                 });
 }
 
 void PublicCalls::AddFarm(Router* router) {
