@@ -25,6 +25,14 @@ constexpr Duration kWaitMax = std::chrono::seconds(60);
 // The methods of the APIs are alike, so one line per call says all there is to say.
 template <typename Api, typename Request, typename Response>
 void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
+             absl::StatusOr<Response> (Api::*method)(const Principal&, const Request&)) {
+  router->Add<Request>(call, CallKind::kCall, lane, [api, method](const CallContext& context, const Request& request) {
+    return (api->*method)(context.principal, request);
+  });
+}
+
+template <typename Api, typename Request, typename Response>
+void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
              absl::StatusOr<Response> (Api::*method)(const Request&), bool counts = true) {
   router->Add<Request>(
       call, CallKind::kCall, lane,
@@ -160,12 +168,17 @@ void PublicCalls::AddServer(Router* router) {
   ServerApi* const api = services_.server;
   // Does not count: to ask whether the daemon is idle does not keep it from its idle exit.
   AddCall(router, "tunefarm.v1.ServerService/GetServerInfo", reads, api, &ServerApi::GetServerInfo, false);
+  AddCall(router, "tunefarm.v1.ServerService/OpenDashboard", slow, api, &ServerApi::OpenDashboard);
   AddCall(router, "tunefarm.v1.ServerService/CreateBackup", slow, api, &ServerApi::CreateBackup);
   AddCall(router, "tunefarm.v1.ServerService/Shutdown", kFast, api, &ServerApi::Shutdown);
   AccessApi* const access = services_.access;
   AddCall(router, "tunefarm.v1.AccessService/CreateToken", slow, access, &AccessApi::CreateToken);
   AddCall(router, "tunefarm.v1.AccessService/ListTokens", slow, access, &AccessApi::ListTokens);
   AddCall(router, "tunefarm.v1.AccessService/RevokeToken", slow, access, &AccessApi::RevokeToken);
+  AddCall(router, "tunefarm.v1.AccessService/CreateLoginCode", kFast, access, &AccessApi::CreateLoginCode);
+  AddCall(router, "tunefarm.v1.AccessService/CreateSession", kFast, access, &AccessApi::CreateSession);
+  AddCall(router, "tunefarm.v1.AccessService/EndSession", kFast, access, &AccessApi::EndSession);
+  AddCall(router, "tunefarm.v1.AccessService/GetCaller", kFast, access, &AccessApi::GetCaller);
 }
 
 }  // namespace tunefarm
