@@ -481,6 +481,7 @@ struct HttpServer::Impl {
   void Begin(const HttpAnswer& answer, Connection* connection) {
     connection->out = ResponseOf(answer, !connection->is_head);
     connection->state = Connection::State::kWriting;
+    connection->ssl_waits = 0;
     connection->until = Clock::Real()->Now() + options.answer_time;
   }
 

@@ -1,6 +1,0 @@
-#include "client/cli/studies/report.cc"
-#include "client/cli/studies/single_trials.cc"
-#include "client/cli/studies/study_plot.cc"
-#include "client/cli/studies/study_report.cc"
-#include "client/cli/studies/study_trials.cc"
-#include "client/cli/studies/trial_pages.cc"
