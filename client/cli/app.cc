@@ -220,6 +220,7 @@ int RunWords(const std::vector<std::string>& arguments, Session* session) {
   AddExport(&app, session);
   AddInspect(&app, session);
   AddSimulate(&app, session);
+  AddDashboard(&app, session);
   AddStatus(&app, session);
   AddDoctor(&app, session);
   AddCompletion(&app, session);

@@ -76,6 +76,7 @@ absl::StatusOr<ExitCode> Status(Session* session) {
                       info.open_files());
   text += "disk       " + DiskText(info) + "\n";
   if (!info.http_address().empty()) text += "metrics    " + info.http_address() + "/metrics\n";
+  if (!info.dashboard_address().empty()) text += "dashboard  " + info.dashboard_address() + "\n";
   if (info.idle_exit_seconds() > 0) {
     text += fmt::format("idle exit  after {} without work: it was started on demand\n",
                         FormatDuration(info.idle_exit_seconds() * 1e9));

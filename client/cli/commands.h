@@ -23,6 +23,7 @@ void AddImport(CLI::App* app, Session* session);
 void AddExport(CLI::App* app, Session* session);
 void AddInspect(CLI::App* app, Session* session);
 void AddSimulate(CLI::App* app, Session* session);
+void AddDashboard(CLI::App* app, Session* session);
 void AddStatus(CLI::App* app, Session* session);  // status, stop
 void AddDoctor(CLI::App* app, Session* session);
 void AddCompletion(CLI::App* app, Session* session);

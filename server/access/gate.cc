@@ -38,10 +38,14 @@ absl::StatusOr<Principal> Gate::Identify(const Caller& caller) const {
                                         "use TLS"),
                         "TOKEN_IN_PLAINTEXT");
     }
+    const std::string_view secret = std::string_view(caller.authorization).substr(kBearer.size());
+    if (options_.sessions != nullptr && secret.substr(0, kSessionPrefix.size()) == kSessionPrefix) {
+      return options_.sessions->Find(secret);
+    }
     if (options_.tokens == nullptr) {
       return WithReason(Unauthenticated("this daemon accepts no tokens"), "TOKEN_UNKNOWN");
     }
-    return options_.tokens->Find(std::string_view(caller.authorization).substr(kBearer.size()));
+    return options_.tokens->Find(secret);
   }
   if (caller.identity != nullptr) return *caller.identity;
   if (!caller.certificate.empty() && options_.certificates != nullptr) {

@@ -16,6 +16,7 @@
 #include "server/access/certificate_check.h"
 #include "server/access/principal.h"
 #include "server/access/rate_limit.h"
+#include "server/access/session_book.h"
 #include "server/access/token_book.h"
 
 namespace tunefarm {
@@ -33,19 +34,21 @@ struct Caller {
 };
 
 struct GateOptions {
-  // All may be null, and outlive the gate: then there are no tokens, no certificates, no limits, no log.
+  // All may be null, and outlive the gate: then there are no tokens, no certificates, no limits, no log, no sessions.
   TokenBook* tokens = nullptr;
   CertificateCheck* certificates = nullptr;
   RateLimits* rates = nullptr;
   AuditLog* audit = nullptr;
+  SessionBook* sessions = nullptr;
 };
 
 class Gate {
  public:
   explicit Gate(GateOptions options) : options_(options) {}
 
-  // Who it is, if that may make the call now. A token comes before a certificate, and that before the socket.
-  //   Unauthenticated: IDENTITY_MISSING, CERTIFICATE_*, TOKEN_*.
+  // Who it is, if that may make the call now. A token or session comes before a certificate,
+  // and that before the socket.
+  //   Unauthenticated: IDENTITY_MISSING, CERTIFICATE_*, TOKEN_*, SESSION_INVALID.
   //   PermissionDenied: ADMIN_ONLY, RIGHT_MISSING, CALL_UNKNOWN.
   //   ResourceExhausted: RATE_LIMIT, with retry_after_ms in its metadata.
   // The refusal is in the audit log.

@@ -101,11 +101,18 @@ std::string_view PrincipalKindName(PrincipalKind kind) {
       return "certificate";
     case PrincipalKind::kToken:
       return "token";
+    case PrincipalKind::kSession:
+      return "session";
+    case PrincipalKind::kVisitor:
+      return "visitor";
   }
   return "unknown";
 }
 
-std::string Principal::Text() const { return fmt::format("the {} {}", PrincipalKindName(kind), name); }
+std::string Principal::Text() const {
+  if (kind == PrincipalKind::kSession) return fmt::format("the session of {}", name);
+  return fmt::format("the {} {}", PrincipalKindName(kind), name);
+}
 
 Principal AdminSocket() { return {"admin.sock", PrincipalKind::kSocket, Rights().With(Right::kAdmin)}; }
 
@@ -120,6 +127,8 @@ Principal InsecureListener() {
   principal.rights = principal.rights.With(Right::kAgent);
   return principal;
 }
+
+Principal Visitor() { return {"", PrincipalKind::kVisitor, Rights().With(Right::kLookup)}; }
 
 absl::StatusOr<Principal> PrincipalOfUri(std::string_view uri) {
   const auto refused = [&](std::string_view why) {

@@ -50,15 +50,32 @@ absl::StatusOr<Rights> ParseRoles(std::string_view roles, char separator = ',');
 // (PRINCIPAL_NAME_INVALID).
 absl::Status CheckPrincipalName(std::string_view name);
 
-enum class PrincipalKind { kSocket, kCertificate, kToken };
+enum class PrincipalKind {
+  kSocket,
+  kCertificate,
+  kToken,
+  kSession,  // of the dashboard; its name is that of who made it
+  kVisitor,  // who has shown nothing yet, and may use a login code
+};
 std::string_view PrincipalKindName(PrincipalKind kind);
 
 struct Principal {
   std::string name;  // "admin.sock", "submit+kernels/alice", "ci"
   PrincipalKind kind = PrincipalKind::kSocket;
   Rights rights;
+  std::string credential = {};                   // SHA-256 of the token or session that was shown; empty: none
+  PrincipalKind owner = PrincipalKind::kSocket;  // of a session: who made it
+  int64_t expires_at_ms = 0;                     // of a session: when it ends at the latest, since 1970 UTC
 
-  bool Has(Right right) const { return rights.Has(right); }
+  // A session has neither the right to bring code nor that of agents, whoever made it.
+  bool Has(Right right) const {
+    return rights.Has(right) &&
+           (kind != PrincipalKind::kSession || (right != Right::kKernels && right != Right::kAgent));
+  }
+  // Jobs, kernels and requests of these belong to all who can open a socket of this machine.
+  bool IsOfSocket() const {
+    return kind == PrincipalKind::kSocket || (kind == PrincipalKind::kSession && owner == PrincipalKind::kSocket);
+  }
   // "the certificate submit/alice".
   std::string Text() const;
 };
@@ -68,6 +85,8 @@ Principal AdminSocket();
 Principal ClientSocket();
 // Of plain text that the configuration allows in spite of everything (insecure_plaintext): agents too.
 Principal InsecureListener();
+// Of a listener of the dashboard, for the call that uses a login code.
+Principal Visitor();
 
 // Of a certificate's URI "tunefarm://<role[+role]>/<name>", such as tunefarm://submit+kernels/alice. Unauthenticated
 // (CERTIFICATE_IDENTITY) with the URI and the form that is expected.

@@ -30,7 +30,11 @@ Duration TokenBucket::Take(MonotonicTime now) {
 }
 
 absl::Status RateLimits::Take(const Principal& principal, CallRate rate) {
-  if (principal.kind == PrincipalKind::kSocket || rate == CallRate::kUnlimited) return absl::OkStatus();
+  // A visitor's one call costs no more than its refusal, and one visitor must not keep others from logging in.
+  if (principal.kind == PrincipalKind::kSocket || principal.kind == PrincipalKind::kVisitor ||
+      rate == CallRate::kUnlimited) {
+    return absl::OkStatus();
+  }
   const bool is_lookup = rate == CallRate::kLookups;
   const int limit = is_lookup ? lookups_ : calls_;
   if (limit <= 0) return absl::OkStatus();

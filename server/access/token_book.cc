@@ -105,7 +105,7 @@ absl::StatusOr<Principal> TokenBook::Judge(const Known& known, std::string_view 
         Unauthenticated("the token {} has expired; tunefarm token create makes a new one", known.row.name),
         "TOKEN_EXPIRED");
   }
-  return Principal{known.row.name, PrincipalKind::kToken, known.rights};
+  return Principal{known.row.name, PrincipalKind::kToken, known.rights, known.row.digest};
 }
 
 absl::StatusOr<Principal> TokenBook::Find(std::string_view token) {
@@ -115,7 +115,10 @@ absl::StatusOr<Principal> TokenBook::Find(std::string_view token) {
         Unauthenticated("what was sent is no token: one is '{}' and {} digits", kPrefix, 2 * kSecretBytes),
         "TOKEN_INVALID");
   }
-  const std::string digest = Sha256(token).Hex();
+  return FindDigest(Sha256(token).Hex());
+}
+
+absl::StatusOr<Principal> TokenBook::FindDigest(const std::string& digest) {
   const MonotonicTime now = clock_->Now();
   std::optional<Known> known;
   uint64_t revocations = 0;

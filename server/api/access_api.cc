@@ -25,11 +25,36 @@ v1::Token ToProto(const TokenRow& row) {
   return token;
 }
 
+std::string JoinedRoles(const google::protobuf::RepeatedPtrField<std::string>& roles) {
+  std::string joined;
+  for (const std::string& role : roles) joined += (joined.empty() ? "" : ",") + role;
+  return joined;
+}
+
+absl::Status CheckMayGrant(const Principal& caller) {
+  if (caller.kind != PrincipalKind::kSession) return absl::OkStatus();
+  return WithReason(PermissionDenied("a session of the dashboard makes no tokens, codes and sessions; use the command "
+                                     "line"),
+                    "SESSION_CANNOT_GRANT");
+}
+
+v1::CallerIdentity ToProto(const Principal& principal) {
+  v1::CallerIdentity identity;
+  identity.set_name(principal.name);
+  identity.set_kind(std::string(PrincipalKindName(principal.kind)));
+  for (const Right right : {Right::kLookup, Right::kSubmit, Right::kKernels, Right::kAdmin}) {
+    if (principal.Has(right)) identity.add_roles(std::string(RightName(right)));
+  }
+  identity.set_expires_at_ms(principal.expires_at_ms);
+  return identity;
+}
+
 }  // namespace
 
-absl::StatusOr<v1::CreateTokenResponse> AccessApi::CreateToken(const v1::CreateTokenRequest& request) {
-  std::string roles;
-  for (const std::string& role : request.roles()) roles += (roles.empty() ? "" : ",") + role;
+absl::StatusOr<v1::CreateTokenResponse> AccessApi::CreateToken(const Principal& caller,
+                                                               const v1::CreateTokenRequest& request) {
+  RETURN_IF_ERROR(CheckMayGrant(caller));
+  const std::string roles = JoinedRoles(request.roles());
   if (request.roles().empty()) {
     return WithReason(
         InvalidArgument("the token {} has no role; give it lookup, or submit, or submit,kernels", request.name()),
@@ -53,6 +78,47 @@ absl::StatusOr<v1::RevokeTokenResponse> AccessApi::RevokeToken(const v1::RevokeT
   ASSIGN_OR_RETURN(const TokenRow row, tokens_->Revoke(request.name()));
   v1::RevokeTokenResponse response;
   *response.mutable_token() = ToProto(row);
+  return response;
+}
+
+absl::StatusOr<v1::CreateLoginCodeResponse> AccessApi::CreateLoginCode(const Principal& caller,
+                                                                       const v1::CreateLoginCodeRequest& request) {
+  RETURN_IF_ERROR(CheckMayGrant(caller));
+  ASSIGN_OR_RETURN(const NewLoginCode made, sessions_->CreateCode(caller, JoinedRoles(request.roles())));
+  v1::CreateLoginCodeResponse response;
+  response.set_code(made.code);
+  response.set_expires_at_ms(made.expires_at_ms);
+  return response;
+}
+
+absl::StatusOr<v1::CreateSessionResponse> AccessApi::CreateSession(const Principal& caller,
+                                                                   const v1::CreateSessionRequest& request) {
+  RETURN_IF_ERROR(CheckMayGrant(caller));
+  if (request.code().empty() && caller.kind == PrincipalKind::kVisitor) {
+    return WithReason(Unauthenticated("a session needs a login code (tunefarm dashboard makes one), a token or a "
+                                      "certificate"),
+                      "IDENTITY_MISSING");
+  }
+  ASSIGN_OR_RETURN(const NewSession made,
+                   request.code().empty() ? sessions_->Open(caller) : sessions_->Redeem(request.code()));
+  v1::CreateSessionResponse response;
+  response.set_secret(made.secret);
+  *response.mutable_caller() = ToProto(made.principal);
+  return response;
+}
+
+absl::StatusOr<v1::EndSessionResponse> AccessApi::EndSession(const Principal& caller,
+                                                             const v1::EndSessionRequest& /*request*/) {
+  if (caller.kind != PrincipalKind::kSession || !sessions_->End(caller.credential)) {
+    return WithReason(FailedPrecondition("{} is no session that could be ended", caller.Text()), "NO_SESSION");
+  }
+  return v1::EndSessionResponse();
+}
+
+absl::StatusOr<v1::GetCallerResponse> AccessApi::GetCaller(const Principal& caller,
+                                                           const v1::GetCallerRequest& /*request*/) {
+  v1::GetCallerResponse response;
+  *response.mutable_caller() = ToProto(caller);
   return response;
 }
 

@@ -210,9 +210,7 @@ void AddCompiled(const CompileOrder& order, const Config& config, v1::BinaryForm
 
 }  // namespace
 
-std::string KernelOwner(const Principal& principal) {
-  return principal.kind == PrincipalKind::kSocket ? "" : principal.name;
-}
+std::string KernelOwner(const Principal& principal) { return principal.IsOfSocket() ? "" : principal.name; }
 
 KernelRow OwnedKernel(const KernelPlan& plan, const std::string& owner, const KernelQuota& quota, int64_t now_ms) {
   KernelRow row = KernelRegistry::RowOf(plan, now_ms);

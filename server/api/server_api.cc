@@ -3,6 +3,7 @@
 #include <string>
 
 #include "server/base/status.h"
+#include "server/base/status_macros.h"
 #include "server/store/store_maintenance.h"
 
 namespace tunefarm {
@@ -21,6 +22,12 @@ absl::StatusOr<v1::GetServerInfoResponse> ServerApi::GetServerInfo(const v1::Get
     away = status.status();
   }
   if (!away.ok()) response.set_database_away(std::string(MessageOf(away)));
+  return response;
+}
+
+absl::StatusOr<v1::OpenDashboardResponse> ServerApi::OpenDashboard(const v1::OpenDashboardRequest& /*request*/) {
+  v1::OpenDashboardResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_address(), hooks_.open_dashboard());
   return response;
 }
 

@@ -20,6 +20,8 @@ struct ServerHooks {
   std::function<absl::StatusOr<v1::CreateBackupResponse>(const std::string& file_name)> backup;
   // Returns at once; the daemon ends on its own.
   std::function<void(bool immediately)> shutdown;
+  // Serves the dashboard, where it is not served yet; says where.
+  std::function<absl::StatusOr<std::string>()> open_dashboard;
 };
 
 class ServerApi {
@@ -34,6 +36,8 @@ class ServerApi {
   absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const v1::CreateBackupRequest& request) {
     return hooks_.backup(request.file_name());
   }
+  // The errors of the hook.
+  absl::StatusOr<v1::OpenDashboardResponse> OpenDashboard(const v1::OpenDashboardRequest& request);
   absl::StatusOr<v1::ShutdownResponse> Shutdown(const v1::ShutdownRequest& request) {
     hooks_.shutdown(request.immediately());
     return v1::ShutdownResponse();

@@ -111,7 +111,7 @@ absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& prin
     // A definition is code that is compiled and run.
     RETURN_IF_ERROR(CheckRight(principal, Right::kKernels, "CreateJob with a kernel definition"));
   }
-  const bool is_local_socket = principal.kind == PrincipalKind::kSocket;
+  const bool is_local_socket = principal.IsOfSocket();
   const bool counts = !is_local_socket && !request.validate_only();
   ASSIGN_OR_RETURN(JobQuota::Place place, quota_.Take(counts ? &principal : nullptr));
   v1::CreateJobResponse response;
@@ -138,7 +138,7 @@ absl::StatusOr<v1::Job> TuningApi::Submit(const v1::CreateJobRequest& request, c
   for (const StudyRow& study : submission.studies) {
     RETURN_IF_ERROR(CheckTriton(*submission.plan, study.class_id, study.device_selector));
   }
-  if (principal.kind != PrincipalKind::kSocket) submission.spec.set_submitted_by(principal.name);
+  if (!principal.IsOfSocket()) submission.spec.set_submitted_by(principal.name);
   if (const std::string reason = deps_.scheduler->suspended(); !reason.empty()) {
     return WithReason(ResourceExhausted("no new jobs are taken: {}", reason), "LOW_SPACE");
   }

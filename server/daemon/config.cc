@@ -102,6 +102,12 @@ const std::vector<Setting>& Settings() {
        "The same in bytes of the definitions with their sources. 0: no limit.", 0, int64_t{1} << 46},
       {"http_listen", "--http-listen", &DaemonConfig::http_listen,
        "Serve /metrics and /healthz on this loopback address, such as 127.0.0.1:7071 (default: off)."},
+      {"dashboard_listen", "--dashboard-listen", &DaemonConfig::dashboard_listen,
+       "Serve the dashboard and the HTTP API on this address, such as 127.0.0.1:7072 or, with TLS, 0.0.0.0:7072 "
+       "(default: off; tunefarm dashboard opens a free loopback port)."},
+      {"dashboard_hosts", "--dashboard-hosts", &DaemonConfig::dashboard_hosts,
+       "Further names under which the dashboard is reached, such as that of a reverse proxy: tune.example,farm-1.", 0,
+       0, true},
       {"max_active_jobs", "--max-active-jobs", &DaemonConfig::max_active_jobs,
        "Jobs that have not ended; more are refused.", 1, 1'000'000},
       {"max_database_bytes", "--max-database-bytes", &DaemonConfig::max_database_bytes,

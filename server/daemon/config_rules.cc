@@ -1,5 +1,7 @@
 #include "server/daemon/config_rules.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@ namespace tunefarm {
 namespace {
 
 constexpr size_t kControlAddressesMax = 16;
+constexpr size_t kHostBytesMax = 253;  // of a name of the DNS
 constexpr size_t kLabelsMax = 64;
 constexpr size_t kLabelBytesMax = 240;  // a job's selector has 256, with what it begins with
 
@@ -59,11 +62,31 @@ absl::Status CheckListen(std::string_view key, const std::string& listen, bool m
     return WithReason(
         InvalidArgument("{} address '{}' is not loopback: plain text is served on 127.0.0.1, localhost or [::1] only{}",
                         key, listen,
-                        key == "listen"
+                        key == "dashboard_listen" ? "; set tls_certificate and tls_key (tunefarm certs makes them)"
+                        : key == "listen"
                             ? "; set tls_certificate and tls_key (tunefarm certs makes them), or --insecure "
                               "where nobody else can reach the network"
                             : ""),
         "PLAINTEXT_REFUSED");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDashboard(const DaemonConfig& config) {
+  RETURN_IF_ERROR(CheckListen("dashboard_listen", config.dashboard_listen, !config.tls_certificate.empty()));
+  if (config.role == "agent" && !config.dashboard_listen.empty()) {
+    return InvalidArgument("dashboard_listen is for control daemons: an agent has no dashboard");
+  }
+  for (const std::string& host : ParseAddresses(config.dashboard_hosts)) {
+    const bool is_name = std::all_of(host.begin(), host.end(), [](unsigned char c) {
+      return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '.' || c == '-';
+    });
+    if (!is_name || host.size() > kHostBytesMax) {
+      return InvalidArgument(
+          "dashboard_hosts has '{}', which is no name of a host in lower case and without a port; "
+          "write tune.example,farm-1",
+          host);
+    }
   }
   return absl::OkStatus();
 }
@@ -149,6 +172,7 @@ absl::Status CheckTls(const DaemonConfig& config) {
 absl::Status CheckDaemonConfig(const DaemonConfig& config) {
   RETURN_IF_ERROR(CheckListen("listen", config.listen, !config.tls_certificate.empty() || config.insecure_plaintext));
   RETURN_IF_ERROR(CheckListen("http_listen", config.http_listen, false));
+  RETURN_IF_ERROR(CheckDashboard(config));
   RETURN_IF_ERROR(CheckRole(config));
   RETURN_IF_ERROR(CheckSentinels(config.sentinels));
   RETURN_IF_ERROR(CheckTls(config));

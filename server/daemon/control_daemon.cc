@@ -9,6 +9,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "client/web/page.h"
 #include "server/base/log.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
@@ -61,6 +62,7 @@ absl::Status ControlDaemon::OpenGate() {
   if (!config_.tls_client_ca.empty()) {
     ASSIGN_OR_RETURN(certificates_, CertificateCheck::Open(config_.tls_client_ca, clock));
   }
+  sessions_ = std::make_unique<SessionBook>(tokens_.get(), EntropySource::Real(), clock);
   rates_ = std::make_unique<RateLimits>(config_.calls_per_second, config_.lookups_per_second, clock);
   AuditOptions audit;
   audit.path = config_.data_directory + "/audit.log";
@@ -68,7 +70,8 @@ absl::Status ControlDaemon::OpenGate() {
   audit.files_max = config_.log_files;
   audit.clock = clock;
   ASSIGN_OR_RETURN(audit_, AuditLog::Open(audit));
-  gate_ = std::make_unique<Gate>(GateOptions{tokens_.get(), certificates_.get(), rates_.get(), audit_.get()});
+  gate_ = std::make_unique<Gate>(
+      GateOptions{tokens_.get(), certificates_.get(), rates_.get(), audit_.get(), sessions_.get()});
   return absl::OkStatus();
 }
 
@@ -111,30 +114,65 @@ absl::Status ControlDaemon::Listen() {
     // none.
     if (!stop_requested_.exchange(true) || immediately) kill(getpid(), SIGTERM);
   };
+  hooks.open_dashboard = [this]() -> absl::StatusOr<std::string> {
+    if (!WebFiles().empty()) return OpenDashboard("127.0.0.1:0");
+    return WithReason(FailedPrecondition("this daemon was built without the dashboard's page: build it where npm is "
+                                         "installed (./dev setup)"),
+                      "NO_DASHBOARD");
+  };
   server_api_ = std::make_unique<ServerApi>(store_.get(), &plane_->node_watch(), std::move(hooks));
-  access_api_ = std::make_unique<AccessApi>(tokens_.get());
+  access_api_ = std::make_unique<AccessApi>(tokens_.get(), sessions_.get());
   // All slow; one principal has one of the two at a time.
   package_threads_ = std::make_unique<ThreadPool>("rpc", 0, std::function<void()>(), SlowThreads{"rpc-package", 2});
-  const RpcServices services = {.calls = &plane_->calls(),
-                                .kernels = &plane_->kernel_api(),
-                                .packages = &plane_->package_api(),
-                                .data_files = &plane_->data_file_api(),
-                                .tuning = &plane_->tuning_api(),
-                                .studies = &plane_->study_api(),
-                                .lookup = &plane_->lookup_api(),
-                                .catalog = &plane_->catalog_api(),
-                                .farm = &plane_->farm_api(),
-                                .server = server_api_.get(),
-                                .access = access_api_.get(),
-                                .package_threads = package_threads_.get()};
+  services_ = {.calls = &plane_->calls(),
+               .kernels = &plane_->kernel_api(),
+               .packages = &plane_->package_api(),
+               .data_files = &plane_->data_file_api(),
+               .tuning = &plane_->tuning_api(),
+               .lookup = &plane_->lookup_api(),
+               .catalog = &plane_->catalog_api(),
+               .farm = &plane_->farm_api(),
+               .server = server_api_.get(),
+               .access = access_api_.get(),
+               .package_threads = package_threads_.get()};
   // Before anybody can ask where it listens.
   RETURN_IF_ERROR(Monitor());
+  if (!config_.dashboard_listen.empty()) RETURN_IF_ERROR(OpenDashboard(config_.dashboard_listen).status());
   for (const RpcServerOptions& options : Listeners()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(services, Clock::Real(), options));
+    ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(services_, Clock::Real(), options));
     for (const std::string& address : server->addresses()) addresses_.push_back(address);
     servers_.push_back(std::move(server));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ControlDaemon::OpenDashboard(const std::string& address) {
+  MutexLock lock(&web_mutex_);
+  if (web_has_ended_) return WithReason(Unavailable("the daemon is ending"), "DAEMON_ENDING");
+  if (web_ == nullptr) {
+    WebServerOptions options;
+    options.address = address;
+    options.hosts = ParseAddresses(config_.dashboard_hosts);
+    if (!IsLoopback(address)) {
+      options.tls_certificate = config_.tls_certificate;
+      options.tls_key = config_.tls_key;
+      options.asks_for_certificates = certificates_ != nullptr;
+    }
+    for (const WebFile& file : WebFiles()) options.files.push_back({file.path, file.content_type, file.bytes});
+    options.revision = TUNEFARM_REVISION;
+    options.gate = gate_.get();
+    options.limits = &limits_;
+    options.clock = Clock::Real();
+    options.services = services_;
+    ASSIGN_OR_RETURN(web_, WebServer::Start(options));
+    LogInfo("daemon", "the dashboard is served at {}", web_->address());
+  }
+  return web_->address();
+}
+
+std::string ControlDaemon::DashboardAddress() {
+  MutexLock lock(&web_mutex_);
+  return web_ != nullptr ? web_->address() : "";
 }
 
 absl::Status ControlDaemon::Monitor() {
@@ -296,6 +334,13 @@ ControlDaemon::~ControlDaemon() {
   if (plane_) plane_->Stop();
   for (const auto& server : servers_) server->Shutdown(std::chrono::seconds(2));
   servers_.clear();
+  std::unique_ptr<WebServer> web;
+  {
+    MutexLock lock(&web_mutex_);
+    web_has_ended_ = true;
+    web = std::move(web_);
+  }
+  web.reset();  // not under the lock, which a call that it waits for may want
   if (plane_) {
     const absl::Status written = plane_->misses().Write();
     if (!written.ok()) LogWarn("daemon", "the latest misses are forgotten: {}", MessageOf(written));
@@ -361,6 +406,7 @@ v1::GetServerInfoResponse ControlDaemon::Info() {
   info.set_free_disk_bytes(FreeDiskBytes(config_.data_directory).value_or(0));
   info.set_free_disk_bytes_min(config_.min_free_disk_bytes);
   if (http_) info.set_http_address(http_->address());
+  info.set_dashboard_address(DashboardAddress());
   for (const std::string& note : local_.notes) info.add_toolchains(note);
   if (const EvaluatorStats* stats = evaluator_stats_; stats != nullptr) {
     info.set_binary_cache_bytes(stats->cache_bytes);

@@ -15,8 +15,10 @@
 #include "server/agent/agent.h"
 #include "server/agent/agent_data_files.h"
 #include "server/api/access_api.h"
+#include "server/api/call_limits.h"
 #include "server/api/server_api.h"
 #include "server/base/executor.h"
+#include "server/base/mutex.h"
 #include "server/base/thread_pool.h"
 #include "server/base/xdg.h"
 #include "server/daemon/config.h"
@@ -29,10 +31,10 @@
 #include "server/daemon/monitoring.h"
 #include "server/data_files/data_file_store.h"
 #include "server/exec/process_evaluator.h"
-#include "server/rpc/call_limits.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
 #include "server/upkeep/upkeep.h"
+#include "server/web/web_server.h"
 
 namespace tunefarm {
 
@@ -61,6 +63,8 @@ class ControlDaemon : public Daemon {
   absl::Status Listen();
   void StartAgent();
   absl::Status Monitor();
+  absl::StatusOr<std::string> OpenDashboard(const std::string& address) LOCKS_EXCLUDED(web_mutex_);
+  std::string DashboardAddress() LOCKS_EXCLUDED(web_mutex_);
   v1::GetServerInfoResponse Info();
   absl::StatusOr<v1::CreateBackupResponse> Backup(const std::string& file_name);
 
@@ -94,6 +98,7 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<Agent> agent_;
   std::unique_ptr<TokenBook> tokens_;
   std::unique_ptr<CertificateCheck> certificates_;  // null: clients show none
+  std::unique_ptr<SessionBook> sessions_;
   std::unique_ptr<RateLimits> rates_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<Gate> gate_;
@@ -101,7 +106,11 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<ThreadPool> package_threads_;  // of all listeners together
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<AccessApi> access_api_;
+  RpcServices services_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
+  Mutex web_mutex_;
+  bool web_has_ended_ GUARDED_BY(web_mutex_) = false;
+  std::unique_ptr<WebServer> web_ GUARDED_BY(web_mutex_);  // null: nobody has asked for the dashboard
   std::unique_ptr<Upkeep> upkeep_;
   std::unique_ptr<HttpServer> http_;
 };

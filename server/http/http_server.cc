@@ -2,7 +2,10 @@
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -32,15 +35,9 @@ namespace tunefarm {
 namespace {
 
 constexpr int kPageThreads = 2;
-constexpr size_t kConnectionsMax = 64;
-constexpr size_t kPagesInFlightMax = 32;
 constexpr int kAcceptedAtOnce = 16;
-constexpr size_t kRequestBytesMax = 8 * 1024;
 constexpr int kBacklog = 128;
-// From the first byte that may come to the last of the request.
-constexpr Duration kRequestTime = std::chrono::seconds(2);
-// For the peer to take the answer, and then to close its side.
-constexpr Duration kAnswerTime = std::chrono::seconds(5);
+constexpr size_t kHeadersMax = 100;
 // Where the process has no descriptor left.
 constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
 
@@ -55,14 +52,24 @@ std::string_view ReasonPhrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 403:
       return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 411:
+      return "Length Required";
+    case 413:
+      return "Content Too Large";
+    case 429:
+      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
     case 503:
@@ -73,32 +80,133 @@ std::string_view ReasonPhrase(int status) {
 }
 
 std::string ResponseOf(const HttpAnswer& answer, bool with_body) {
-  std::string response =
-      fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n{}\r\n",
-                  answer.status, ReasonPhrase(answer.status), answer.content_type, answer.body.size(),
-                  answer.status == 405 ? "Allow: GET, HEAD\r\n" : "");
+  std::string response = fmt::format("HTTP/1.1 {} {}\r\n", answer.status, ReasonPhrase(answer.status));
+  if (!answer.content_type.empty()) response += fmt::format("Content-Type: {}\r\n", answer.content_type);
+  response += fmt::format("Content-Length: {}\r\nConnection: close\r\n", answer.body.size());
+  for (const auto& [name, value] : answer.headers) response += fmt::format("{}: {}\r\n", name, value);
+  response += "\r\n";
   if (with_body) response += answer.body;
   return response;
 }
 
-struct HttpRequest {
-  std::string method, path, host;
-};
-
-// The header's value without the blanks around it, if the line is that header.
-std::optional<std::string> HeaderValue(std::string_view line, std::string_view name) {
-  if (line.size() <= name.size() || line[name.size()] != ':') return std::nullopt;
-  const bool is_it = std::equal(name.begin(), name.end(), line.begin(),
-                                [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
-  if (!is_it) return std::nullopt;
-  std::string_view value = line.substr(name.size() + 1);
-  while (!value.empty() && (value.front() == ' ' || value.front() == '\t')) value.remove_prefix(1);
-  while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
-  return std::string(value);
+std::string_view WithoutBlanks(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
 }
 
-// Of a whole request without its body; none for what is no HTTP/1.
-std::optional<HttpRequest> ParseRequest(std::string_view text) {
+// None: it is no number of bytes.
+std::optional<size_t> BodyBytes(const std::string& content_length) {
+  if (content_length.empty()) return 0;
+  if (content_length.size() > 12 || content_length.find_first_not_of("0123456789") != std::string::npos) {
+    return std::nullopt;
+  }
+  return std::stoull(content_length);
+}
+
+// Where the head of the request ends; npos: not yet.
+size_t EndOfHead(std::string_view text) {
+  const size_t crlf = text.find("\r\n\r\n");
+  const size_t lf = text.find("\n\n");
+  return std::min(crlf, lf);
+}
+
+absl::StatusOr<UniqueFd> Listen(const std::string& host, int port) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int failed =
+      getaddrinfo(host == "localhost" ? "127.0.0.1" : host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (failed != 0) return Unavailable("{}", gai_strerror(failed));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> address(found, freeaddrinfo);
+  UniqueFd fd(socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return ErrnoStatus(errno, "making a socket");
+  // Not SO_REUSEPORT, which would let two daemons share one port.
+  const int on = 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0) return ErrnoStatus(errno, "binding");
+  if (listen(fd.get(), kBacklog) != 0) return ErrnoStatus(errno, "listening");
+  return fd;
+}
+
+absl::StatusOr<int> PortOf(int fd) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return ErrnoStatus(errno, "reading the port");
+  return address.ss_family == AF_INET6 ? ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port)
+                                       : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+std::string PeerText(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+    return fmt::format("ipv6:[{}]:{}", text, ntohs(v6.sin6_port));
+  }
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+  inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+  return fmt::format("ipv4:{}:{}", text, ntohs(v4.sin_port));
+}
+
+struct Connection {
+  enum class State { kReading, kAnswering, kWriting, kClosing };
+  UniqueFd fd;
+  SslPtr ssl;           // null: plain text
+  short ssl_waits = 0;  // what TLS waits for instead of what the state says; 0: nothing else
+  std::string peer;
+  State state = State::kReading;
+  MonotonicTime until;  // not while it is answered
+  std::string in, out;
+  std::optional<HttpRequest> request;  // once the head is there
+  size_t body_bytes = 0;               // of the request
+  size_t sent = 0;
+  bool is_head = false;
+  bool is_done = false;  // to be closed
+};
+
+// The answers on their way to the thread of the peers. Shared with those who make them, and may outlive the server.
+class Outbox {
+ public:
+  absl::Status Open() {
+    wake_ = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    return wake_.valid() ? absl::OkStatus() : ErrnoStatus(errno, "making an event");
+  }
+  int wake() const { return wake_.get(); }
+  void Wake() const {
+    const uint64_t one = 1;
+    // Full: it is awake.
+    [[maybe_unused]] const ssize_t wrote = write(wake_.get(), &one, sizeof(one));
+  }
+  void Put(uint64_t id, HttpAnswer answer) LOCKS_EXCLUDED(mutex_) {
+    {
+      MutexLock lock(&mutex_);
+      answers_.emplace_back(id, std::move(answer));
+    }
+    Wake();
+  }
+  std::deque<std::pair<uint64_t, HttpAnswer>> Take() LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return std::exchange(answers_, {});
+  }
+
+ private:
+  UniqueFd wake_;
+  Mutex mutex_;
+  std::deque<std::pair<uint64_t, HttpAnswer>> answers_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+const std::string& HttpRequest::Header(const std::string& name) const {
+  static const std::string& none = *new std::string;
+  const auto header = headers.find(name);
+  return header == headers.end() ? none : header->second;
+}
+
+std::optional<HttpRequest> ParseHttpHead(std::string_view text) {
   HttpRequest request;
   bool is_first = true;
   while (!text.empty()) {
@@ -114,63 +222,25 @@ std::optional<HttpRequest> ParseRequest(std::string_view text) {
       request.path = std::string(line.substr(space + 1, second - space - 1));
       request.path = request.path.substr(0, request.path.find('?'));
       is_first = false;
-    } else if (auto host = HeaderValue(line, "host"); host.has_value() && request.host.empty()) {
-      request.host = *std::move(host);
+      continue;
     }
+    if (line.empty()) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos || colon == 0) return std::nullopt;
+    std::string name(line.substr(0, colon));
+    // No name has blanks: neither before the colon, nor in front, where old servers took the line for a part of the
+    // one above.
+    if (name.find_first_of(" \t") != std::string::npos) return std::nullopt;
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string value(WithoutBlanks(line.substr(colon + 1)));
+    const auto [header, is_new] = request.headers.emplace(std::move(name), value);
+    if (!is_new) header->second += ", " + value;
+    if (request.headers.size() > kHeadersMax) return std::nullopt;
   }
   if (is_first) return std::nullopt;
   return request;
 }
-
-// Where the head of the request ends; npos: not yet.
-size_t EndOfHead(std::string_view text) {
-  const size_t crlf = text.find("\r\n\r\n");
-  const size_t lf = text.find("\n\n");
-  return std::min(crlf, lf);
-}
-
-absl::StatusOr<UniqueFd> Listen(const std::string& host, int port) {
-  const bool is_v6 = host.find(':') != std::string::npos;
-  UniqueFd fd(socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return ErrnoStatus(errno, "making a socket");
-  // Not SO_REUSEPORT, which would let two daemons share one port.
-  const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_in v4 = {};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(static_cast<uint16_t>(port));
-  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  sockaddr_in6 v6 = {};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(static_cast<uint16_t>(port));
-  v6.sin6_addr = in6addr_loopback;
-  const auto* const address = is_v6 ? reinterpret_cast<const sockaddr*>(&v6) : reinterpret_cast<const sockaddr*>(&v4);
-  if (bind(fd.get(), address, is_v6 ? sizeof(v6) : sizeof(v4)) != 0) return ErrnoStatus(errno, "binding");
-  if (listen(fd.get(), kBacklog) != 0) return ErrnoStatus(errno, "listening");
-  return fd;
-}
-
-absl::StatusOr<int> PortOf(int fd) {
-  sockaddr_storage address = {};
-  socklen_t length = sizeof(address);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    return ErrnoStatus(errno, "reading the port");
-  return address.ss_family == AF_INET6 ? ntohs(reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port)
-                                       : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-}
-
-struct Connection {
-  enum class State { kReading, kAnswering, kWriting, kClosing };
-  UniqueFd fd;
-  State state = State::kReading;
-  MonotonicTime until;  // not while it is answered
-  std::string in, out;
-  size_t sent = 0;
-  bool is_head = false;
-  bool is_done = false;  // to be closed
-};
-
-}  // namespace
 
 // One thread does all that waits for peers, so that none of them holds up another; two make the pages.
 struct HttpServer::Impl {
@@ -179,26 +249,20 @@ struct HttpServer::Impl {
   absl::Status Open() {
     ASSIGN_OR_RETURN(listening, Listen(options.host, options.port));
     ASSIGN_OR_RETURN(const int port, PortOf(listening.get()));
-    wake = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (!wake.valid()) return ErrnoStatus(errno, "making an event");
+    RETURN_IF_ERROR(outbox->Open());
     const bool is_v6 = options.host.find(':') != std::string::npos;
-    address = fmt::format("http://{}:{}", is_v6 ? "[" + options.host + "]" : options.host, port);
-    pages.emplace("http", kPageThreads);
+    address = fmt::format("{}://{}:{}", options.tls != nullptr ? "https" : "http",
+                          is_v6 ? "[" + options.host + "]" : options.host, port);
+    if (!options.handle) pages.emplace("http", kPageThreads);
     loop = Thread("http-io", [this] { Run(); });
     return absl::OkStatus();
   }
 
   void Stop() {
     is_stopping.store(true);
-    Wake();
+    outbox->Wake();
     loop.Join();
     pages.reset();
-  }
-
-  void Wake() const {
-    const uint64_t one = 1;
-    // Full: it is awake.
-    [[maybe_unused]] const ssize_t wrote = write(wake.get(), &one, sizeof(one));
   }
 
   void Run() {
@@ -212,10 +276,24 @@ struct HttpServer::Impl {
     connections.clear();
   }
 
+  static short EventsOf(const Connection& connection) {
+    switch (connection.state) {
+      case Connection::State::kReading:
+        return connection.ssl_waits != 0 ? connection.ssl_waits : POLLIN;
+      case Connection::State::kAnswering:
+        return 0;
+      case Connection::State::kWriting:
+        return connection.ssl_waits != 0 ? connection.ssl_waits : POLLOUT;
+      case Connection::State::kClosing:
+        return POLLIN;
+    }
+    return 0;
+  }
+
   // Until a peer, an answer, or the first deadline.
   void Wait() {
     const MonotonicTime now = Clock::Real()->Now();
-    std::vector<pollfd> polled = {{wake.get(), POLLIN, 0}};
+    std::vector<pollfd> polled = {{outbox->wake(), POLLIN, 0}};
     Duration wait = std::chrono::hours(1);
     if (now >= accept_after) {
       polled.push_back({listening.get(), POLLIN, 0});
@@ -223,18 +301,14 @@ struct HttpServer::Impl {
       wait = accept_after - now;
     }
     for (const auto& [id, connection] : connections) {
-      const auto state = connection.state;
-      const short events = state == Connection::State::kWriting     ? POLLOUT
-                           : state == Connection::State::kAnswering ? 0
-                                                                    : POLLIN;
-      polled.push_back({connection.fd.get(), events, 0});
-      if (state != Connection::State::kAnswering) wait = std::min(wait, connection.until - now);
+      polled.push_back({connection.fd.get(), EventsOf(connection), 0});
+      if (connection.state != Connection::State::kAnswering) wait = std::min(wait, connection.until - now);
     }
     const auto wait_ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::max(wait, Duration::zero())).count();
     poll(polled.data(), polled.size(), static_cast<int>(wait_ms) + 1);
     uint64_t ignored = 0;
-    [[maybe_unused]] const ssize_t got = read(wake.get(), &ignored, sizeof(ignored));
+    [[maybe_unused]] const ssize_t got = read(outbox->wake(), &ignored, sizeof(ignored));
     size_t at = polled.size() - connections.size();
     for (auto& [id, connection] : connections) {
       // A peer that is gone is not waited for; what its page says is dropped.
@@ -256,64 +330,164 @@ struct HttpServer::Impl {
     if (connection->state == Connection::State::kClosing) Drain(connection);
   }
 
-  void Read(uint64_t id, Connection* connection) {
-    char bytes[2048];
-    while (connection->in.size() <= kRequestBytesMax) {
-      const ssize_t got = recv(connection->fd.get(), bytes, sizeof(bytes), 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      if (got <= 0) {
-        connection->is_done = true;
-        return;
-      }
-      connection->in.append(bytes, static_cast<size_t>(got));
-      if (const size_t end = EndOfHead(connection->in); end != std::string::npos) {
-        Answer(id, std::string_view(connection->in).substr(0, end), connection);
-        return;
-      }
+  // How a read or a write of TLS ended that moved nothing.
+  void AfterSsl(int result, Connection* connection) {
+    SSL* const ssl = connection->ssl.get();
+    const int error = SSL_get_error(ssl, result);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
+      connection->ssl_waits = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+      return;
     }
-    Begin({431, "the request has more than 8 KiB\n"}, connection);
+    if (error == SSL_ERROR_SSL && SSL_is_init_finished(ssl) == 0 && options.on_handshake_failure) {
+      const unsigned long code = ERR_peek_error();
+      const bool is_plain =
+          ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST || ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER;
+      const char* const reason = ERR_reason_error_string(code);
+      options.on_handshake_failure(
+          is_plain ? "plain text was sent to a port that expects TLS"
+                   : fmt::format("a TLS handshake failed: {}", reason != nullptr ? reason : "unknown"));
+    }
+    ERR_clear_error();
+    connection->is_done = true;
   }
 
-  void Answer(uint64_t id, std::string_view head, Connection* connection) {
-    const std::optional<HttpRequest> request = ParseRequest(head);
-    if (!request.has_value()) return Begin({400, "this is no request of HTTP/1\n"}, connection);
-    connection->is_head = request->method == "HEAD";
-    if (!NamesLoopback(request->host)) {
-      return Begin({403, "this server answers to 127.0.0.1, localhost and [::1] only\n"}, connection);
+  // Zero: there is nothing now, or the connection is done.
+  size_t Receive(Connection* connection, char* bytes, size_t size) {
+    if (connection->ssl != nullptr) {
+      ERR_clear_error();
+      connection->ssl_waits = 0;
+      size_t got = 0;
+      const int result = SSL_read_ex(connection->ssl.get(), bytes, size, &got);
+      if (result == 1) return got;
+      AfterSsl(result, connection);
+      return 0;
     }
-    if (request->method != "GET" && request->method != "HEAD") {
-      return Begin({405, "pages are read with GET or HEAD\n"}, connection);
+    ssize_t got = 0;
+    do {
+      got = recv(connection->fd.get(), bytes, size, 0);
+    } while (got < 0 && errno == EINTR);
+    if (got > 0) return static_cast<size_t>(got);
+    connection->is_done = got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+    return 0;
+  }
+
+  // The same of what is sent.
+  size_t Send(Connection* connection, const char* bytes, size_t size) {
+    if (connection->ssl != nullptr) {
+      ERR_clear_error();
+      connection->ssl_waits = 0;
+      size_t sent = 0;
+      const int result = SSL_write_ex(connection->ssl.get(), bytes, size, &sent);
+      if (result == 1) return sent;
+      AfterSsl(result, connection);
+      return 0;
     }
-    const auto page = options.pages.find(request->path);
-    if (page == options.pages.end()) return Begin({404, "there is no such page\n"}, connection);
-    if (in_flight >= kPagesInFlightMax) return Begin({503, "too many requests at once; try again\n"}, connection);
-    ++in_flight;
-    connection->state = Connection::State::kAnswering;
-    pages->Post([this, id, make = &page->second] {
-      HttpAnswer answer = is_stopping.load() ? HttpAnswer{503, "the daemon is stopping\n"} : (*make)();
-      {
-        MutexLock lock(&mutex);
-        answers.emplace_back(id, std::move(answer));
+    ssize_t sent = 0;
+    do {
+      sent = send(connection->fd.get(), bytes, size, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent > 0) return static_cast<size_t>(sent);
+    connection->is_done = errno != EAGAIN && errno != EWOULDBLOCK;
+    return 0;
+  }
+
+  void Read(uint64_t id, Connection* connection) {
+    char bytes[4096];
+    while (connection->state == Connection::State::kReading) {
+      const size_t got = Receive(connection, bytes, sizeof(bytes));
+      if (got == 0) return;
+      connection->in.append(bytes, got);
+      if (!connection->request.has_value()) ReadHead(id, connection);
+      if (connection->state == Connection::State::kReading && connection->request.has_value() &&
+          connection->in.size() >= connection->body_bytes) {
+        connection->request->body = connection->in.substr(0, connection->body_bytes);
+        Answer(id, connection);
       }
-      Wake();
+    }
+  }
+
+  // Once the head is there, `in` is what follows it.
+  void ReadHead(uint64_t id, Connection* connection) {
+    const size_t end = EndOfHead(connection->in);
+    if (end == std::string::npos || end > options.head_bytes_max) {
+      if (connection->in.size() <= options.head_bytes_max) return;
+      return Refuse(431, fmt::format("the request's head has more than {} KiB", options.head_bytes_max >> 10),
+                    connection);
+    }
+    std::optional<HttpRequest> request = ParseHttpHead(std::string_view(connection->in).substr(0, end));
+    if (!request.has_value()) return Refuse(400, "this is no request of HTTP/1", connection);
+    connection->is_head = request->method == "HEAD";
+    if (!options.handle) return AnswerPage(id, *request, connection);
+    if (!request->Header("transfer-encoding").empty()) {
+      return Refuse(411, "the body must come whole, with its Content-Length", connection);
+    }
+    const std::optional<size_t> body_bytes = BodyBytes(request->Header("content-length"));
+    if (!body_bytes.has_value()) return Refuse(400, "Content-Length is no number", connection);
+    if (*body_bytes > options.body_bytes_max) {
+      return Refuse(413,
+                    fmt::format("the body has {} bytes, at most {} are taken", *body_bytes, options.body_bytes_max),
+                    connection);
+    }
+    connection->body_bytes = *body_bytes;
+    connection->in.erase(0, end + (connection->in[end] == '\r' ? 4 : 2));
+    connection->request = *std::move(request);
+  }
+
+  // Whether one more request may be answered now.
+  bool TakePlace(Connection* connection) {
+    if (answered >= options.answered_max) {
+      Refuse(503, "too many requests at once; try again", connection);
+      return false;
+    }
+    ++answered;
+    connection->state = Connection::State::kAnswering;
+    return true;
+  }
+
+  void AnswerPage(uint64_t id, const HttpRequest& request, Connection* connection) {
+    if (!NamesLoopback(request.Header("host"))) {
+      return Refuse(403, "this server answers to 127.0.0.1, localhost and [::1] only", connection);
+    }
+    if (request.method != "GET" && request.method != "HEAD") {
+      return Begin({.status = 405, .body = "pages are read with GET or HEAD\n", .headers = {{"Allow", "GET, HEAD"}}},
+                   connection);
+    }
+    const auto page = options.pages.find(request.path);
+    if (page == options.pages.end()) return Refuse(404, "there is no such page", connection);
+    if (!TakePlace(connection)) return;
+    pages->Post([this, id, make = &page->second] {
+      outbox->Put(id, is_stopping.load() ? HttpAnswer{503, "the daemon is stopping\n"} : (*make)());
     });
+  }
+
+  void Answer(uint64_t id, Connection* connection) {
+    if (!TakePlace(connection)) return;
+    HttpRequest request = *std::move(connection->request);
+    connection->in = std::string();
+    request.peer = connection->peer;
+    if (connection->ssl != nullptr) {
+      PeerCertificate shown = PeerCertificateOf(connection->ssl.get());
+      request.certificate = std::move(shown.certificate);
+      request.certificate_chain = std::move(shown.chain);
+    }
+    options.handle(std::move(request),
+                   [outbox = outbox, id](HttpAnswer answer) { outbox->Put(id, std::move(answer)); });
+  }
+
+  void Refuse(int status, const std::string& why, Connection* connection) {
+    Begin(options.refusal ? options.refusal(status, why) : HttpAnswer{status, why + "\n"}, connection);
   }
 
   void Begin(const HttpAnswer& answer, Connection* connection) {
     connection->out = ResponseOf(answer, !connection->is_head);
     connection->state = Connection::State::kWriting;
-    connection->until = Clock::Real()->Now() + kAnswerTime;
+    connection->ssl_waits = 0;
+    connection->until = Clock::Real()->Now() + options.answer_time;
   }
 
-  void TakeAnswers() LOCKS_EXCLUDED(mutex) {
-    std::deque<std::pair<uint64_t, HttpAnswer>> taken;
-    {
-      MutexLock lock(&mutex);
-      taken.swap(answers);
-    }
-    for (const auto& [id, answer] : taken) {
-      --in_flight;
+  void TakeAnswers() {
+    for (const auto& [id, answer] : outbox->Take()) {
+      --answered;
       const auto connection = connections.find(id);
       if (connection != connections.end()) Begin(answer, &connection->second);
     }
@@ -321,15 +495,16 @@ struct HttpServer::Impl {
 
   void Write(Connection* connection) {
     while (connection->sent < connection->out.size()) {
-      const ssize_t sent = send(connection->fd.get(), connection->out.data() + connection->sent,
-                                connection->out.size() - connection->sent, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      if (sent < 0) {
-        connection->is_done = true;
-        return;
-      }
-      connection->sent += static_cast<size_t>(sent);
+      const size_t sent =
+          Send(connection, connection->out.data() + connection->sent, connection->out.size() - connection->sent);
+      if (sent == 0) return;
+      connection->sent += sent;
+    }
+    if (connection->ssl != nullptr) {
+      // Says that the answer is whole. The peer's own end of TLS is not waited for.
+      ERR_clear_error();
+      SSL_shutdown(connection->ssl.get());
+      ERR_clear_error();
     }
     // A socket that is closed with bytes unread resets the connection, and the peer may lose the answer.
     shutdown(connection->fd.get(), SHUT_WR);
@@ -337,7 +512,7 @@ struct HttpServer::Impl {
   }
 
   void Drain(Connection* connection) {
-    char bytes[2048];
+    char bytes[4096];
     ssize_t got = 0;
     do {
       got = recv(connection->fd.get(), bytes, sizeof(bytes), 0);
@@ -348,16 +523,23 @@ struct HttpServer::Impl {
   void Accept() {
     // Not all that wait at once: those that were taken get their turn before others take their place.
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
-      UniqueFd fd(accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      sockaddr_storage peer = {};
+      socklen_t length = sizeof(peer);
+      UniqueFd fd(accept4(listening.get(), reinterpret_cast<sockaddr*>(&peer), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.valid()) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) accept_after = Clock::Real()->Now() + kAcceptAgain;
         return;
       }
-      if (connections.size() >= kConnectionsMax && !DropOldest()) continue;
+      if (connections.size() >= options.connections_max && !DropOldest()) continue;
       Connection connection;
+      connection.peer = PeerText(peer);
+      if (options.tls != nullptr) {
+        connection.ssl = options.tls->Accept(fd.get());
+        if (connection.ssl == nullptr) continue;
+      }
       connection.fd = std::move(fd);
-      connection.until = Clock::Real()->Now() + kRequestTime;
+      connection.until = Clock::Real()->Now() + options.request_time;
       connections.emplace(next_id++, std::move(connection));
     }
   }
@@ -375,17 +557,14 @@ struct HttpServer::Impl {
   const HttpServerOptions options;
   std::string address;
   UniqueFd listening;
-  UniqueFd wake;
   std::atomic<bool> is_stopping{false};
+  const std::shared_ptr<Outbox> outbox = std::make_shared<Outbox>();
 
   // The loop's.
   std::map<uint64_t, Connection> connections;  // oldest first
   uint64_t next_id = 0;
-  size_t in_flight = 0;  // pages that are made
+  size_t answered = 0;  // requests that are being answered
   MonotonicTime accept_after;
-
-  Mutex mutex;
-  std::deque<std::pair<uint64_t, HttpAnswer>> answers GUARDED_BY(mutex);  // for the loop
 
   std::optional<ThreadPool> pages;
   Thread loop;

@@ -4,11 +4,11 @@
 // Threads: AddTo by one thread, before the server starts. The calls end before it does.
 #pragma once
 
+#include "server/api/router.h"
 #include "server/base/clock.h"
 #include "server/base/executor.h"
 #include "server/base/thread_pool.h"
 #include "server/farm/control_link.h"
-#include "server/rpc/router.h"
 
 namespace tunefarm {
 

@@ -14,16 +14,9 @@
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
 #include "server/access/principal.h"
-#include "server/base/work_limit.h"
+#include "server/api/call.h"
 
 namespace tunefarm {
-
-// Who calls; the Gate has checked the right that the call needs.
-struct CallContext {
-  Principal principal;
-  std::string peer;  // for the audit log
-  WorkGrant grant;   // for what takes long of the call
-};
 
 // What is the same for all calls of one listener.
 struct Listener {

@@ -15,15 +15,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "server/api/call.h"
+#include "server/api/call_limits.h"
 #include "server/api/open_calls.h"
+#include "server/api/router.h"
 #include "server/base/clock.h"
 #include "server/base/executor.h"
-#include "server/rpc/call_limits.h"
 #include "server/rpc/entrance.h"
 #include "server/rpc/pending_reads.h"
-#include "server/rpc/wire_scan.h"
 
 namespace tunefarm {
 
@@ -31,25 +33,6 @@ class RawCall;
 
 // A message as gRPC sends it.
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
-
-// Where a call is answered. A call that has waited longer for a thread than `wait_max` is given up.
-struct Lane {
-  TaskRunner* threads = nullptr;  // null: gRPC's own
-  Duration wait_max = Duration::zero();
-};
-
-// What is known of a method.
-struct Route {
-  std::string call;  // "tunefarm.v1.TuningService/CreateJob"
-  CallKind kind = CallKind::kCall;
-  Lane lane;
-  const google::protobuf::Message* prototype = nullptr;  // of the request
-  const WireShape* shape = nullptr;
-  // Answers with RawCall::Answer, at once or later, or begins a stream. The request lives as long as this runs.
-  std::function<void(RawCall* call, const google::protobuf::Message& request)> run;
-  // Set: answers at once, to everybody, whatever is asked: no byte of the request is read. The serialized answer.
-  std::function<std::string()> probe;
-};
 
 // What is the same for all calls of one listener. All outlive the calls.
 struct CallSurroundings {
@@ -60,7 +43,7 @@ struct CallSurroundings {
   Clock* clock = nullptr;
 };
 
-// The answers of a call that has many. Made by Route::run.
+// The answers of a call that has many. Made by AddStream.
 class RawStream {
  public:
   explicit RawStream(RawCall* call) : call_(call) {}
@@ -87,27 +70,19 @@ class RawStream {
   RawCall* const call_;
 };
 
-class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class RawCall final : public Call, public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context);
 
-  const CallContext& caller() const { return caller_; }
-  const CallSurroundings& around() const { return *around_; }
-
-  // The call's end, once; the call may be gone when it returns. `response` belongs to an OK outcome. `request`: for the
-  // audit log, may be null.
+  const CallContext& caller() const override { return caller_; }
+  OpenCalls* open_calls() const override { return around_->open_calls; }
+  bool IsAwaited() const override;
   void Answer(const google::protobuf::Message* request, const absl::Status& outcome,
-              const google::protobuf::Message* response);
-  // Instead of Answer, on gRPC's thread: `task` answers, on a thread of the lane, where somebody still waits by then.
-  void Defer(const Lane& lane, std::function<void()> task);
+              const google::protobuf::Message* response) override;
+  void Defer(const Lane& lane, std::function<void()> task) override;
+  void GiveUp() override;
   // Instead of Answer, on gRPC's thread.
   void Stream(std::unique_ptr<RawStream> stream);
-  // Instead of Answer, where IsAwaited has become false.
-  void GiveUp();
-
-  // Whether somebody waits for the answer: the caller is there and the lane's time has not passed. Until the call's
-  // end.
-  bool IsAwaited() const;
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -141,5 +116,15 @@ class RawCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::Byt
   std::atomic<RawStream*> begun_{nullptr};  // stream_, once it may be told of the call's end
   std::atomic<bool> is_cancelled_{false};
 };
+
+// A call that has many answers. `make`: std::unique_ptr<RawStream>(RawCall*, const Request&). Only gRPC serves it.
+template <typename Request, typename Make>
+void AddStream(Router* router, std::string_view call, Make make) {
+  router->Put<Request>(call, CallKind::kStream, Lane(),
+                       [make](Call* pending, const google::protobuf::Message& message) {
+                         auto* const raw = static_cast<RawCall*>(pending);
+                         raw->Stream(make(raw, static_cast<const Request&>(message)));
+                       });
+}
 
 }  // namespace tunefarm

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <string_view>
 
+#include "server/api/public_calls.h"
+#include "server/api/router.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -16,8 +18,8 @@
 #include "server/rpc/agent_calls.h"
 #include "server/rpc/door.h"
 #include "server/rpc/entrance.h"
-#include "server/rpc/public_calls.h"
-#include "server/rpc/router.h"
+#include "server/rpc/public_streams.h"
+#include "server/rpc/raw_services.h"
 
 namespace tunefarm {
 namespace {
@@ -117,13 +119,14 @@ struct RpcServer::Impl {
       : services(services_used),
         reads(clock, options.request_time_max),
         entrance(options.gate != nullptr ? options.gate : &open_gate, ListenerOf(options)),
-        router({.entrance = &entrance,
+        around({.entrance = &entrance,
                 .open_calls = services.calls,
                 .limits = options.limits != nullptr ? options.limits : &own_limits,
                 .reads = &reads,
                 .clock = clock}),
-        public_calls(services) {
+        public_calls(services, "rpc") {
     public_calls.AddTo(&router);
+    AddPublicStreams(services, public_calls.read_threads(), &router);
     if (options.agents != nullptr) {
       agent_calls.emplace(options.agents, clock);
       agent_calls->AddTo(&router);
@@ -131,7 +134,7 @@ struct RpcServer::Impl {
     // Of the whole daemon, whatever service is asked for: HealthCheckResponse with SERVING or NOT_SERVING.
     router.AddProbe("grpc.health.v1.Health/Check",
                     [this] { return std::string(is_serving.load() ? "\x08\x01" : "\x08\x02"); });
-    grpc_services = router.MakeServices();
+    grpc_services = MakeServices(router, &around);
   }
 
   const RpcServices services;
@@ -140,6 +143,7 @@ struct RpcServer::Impl {
   const Entrance entrance;
   CallLimits own_limits;
   std::atomic<bool> is_serving{true};
+  const CallSurroundings around;
   Router router;
   PublicCalls public_calls;
   std::optional<AgentCalls> agent_calls;

@@ -1,6 +1,6 @@
 // The gRPC adapter: listens, asks who calls before it reads a request, hands each call to the class of server/api that
 // answers it, and translates absl::Status into grpc::Status with an ErrorDetail. What calls and connections take is
-// bounded (call_limits.h, server.cc).
+// bounded (api/call_limits.h, server.cc).
 //
 // Threads: Start and Shutdown from one thread. Calls run on gRPC's threads; those that may take seconds run on a few
 // threads of its own, so that look-ups never queue behind them.
@@ -14,41 +14,14 @@
 
 #include "absl/status/statusor.h"
 #include "server/access/gate.h"
+#include "server/api/public_calls.h"
 #include "server/base/clock.h"
 #include "server/rpc/tls.h"
 
 namespace tunefarm {
 
-class AccessApi;
 class CallLimits;
-class CatalogApi;
 class ControlLink;
-class DataFileApi;
-class FarmApi;
-class KernelApi;
-class LookupApi;
-class OpenCalls;
-class PackageApi;
-class ServerApi;
-class StudyApi;
-class TaskRunner;
-class TuningApi;
-
-// What answers the calls. All are set and outlive the server.
-struct RpcServices {
-  OpenCalls* calls = nullptr;  // counts them, except those of GetServerInfo
-  KernelApi* kernels = nullptr;
-  PackageApi* packages = nullptr;
-  DataFileApi* data_files = nullptr;
-  TuningApi* tuning = nullptr;
-  StudyApi* studies = nullptr;
-  LookupApi* lookup = nullptr;
-  CatalogApi* catalog = nullptr;
-  FarmApi* farm = nullptr;
-  ServerApi* server = nullptr;
-  AccessApi* access = nullptr;
-  TaskRunner* package_threads = nullptr;  // whose slow tasks make packages
-};
 
 struct RpcServerOptions {
   // "unix:/path" or "127.0.0.1:7070". At least one, and all of one of these kinds.

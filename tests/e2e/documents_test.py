@@ -119,7 +119,7 @@ def page_test(page):
 
 
 for each in ("README.md", "client/cli/README.md", "kernels/fused_moe/README.md", "kernels/grouped_gemm/README.md", "server/access/README.md",
-             "server/daemon/OPERATING.md", "server/cmake/bundle_readme.md"):
+             "server/daemon/OPERATING.md", "server/web/README.md", "server/cmake/bundle_readme.md"):
     setattr(Documents, "test_" + re.sub(r"\W", "_", each), page_test(each))
 
 if __name__ == "__main__":

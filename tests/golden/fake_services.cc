@@ -362,6 +362,7 @@ class FakeServer final : public v1::ServerService::Service {
     response->set_free_disk_bytes(int64_t{80} << 30);
     response->set_free_disk_bytes_min(int64_t{512} << 20);
     response->set_http_address("http://127.0.0.1:7071");
+    response->set_dashboard_address("http://127.0.0.1:7072");
     response->set_sandbox_level("L1: private pid namespace, unprivileged uid");
     response->add_toolchains("c++: g++ 12.2.0 at /usr/bin/c++");
     return grpc::Status::OK;

@@ -62,6 +62,7 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                                            {"export", "package"},
                                                                            {"inspect"},
                                                                            {"simulate"},
+                                                                           {"dashboard"},
                                                                            {"status"},
                                                                            {"stop"},
                                                                            {"doctor"},

@@ -227,6 +227,22 @@ TEST_F(DaemonConfigTest, PagesForMonitoringAreServedOnLoopbackOnly) {
   EXPECT_THAT(ErrorOf({"--http-listen", "localhost"}), AllOf(HasSubstr("http_listen"), HasSubstr("port")));
 }
 
+TEST_F(DaemonConfigTest, TheDashboardNeedsTlsWhereOthersReachIt) {
+  EXPECT_EQ(Parse({"--dashboard-listen", "127.0.0.1:7072"})->dashboard_listen, "127.0.0.1:7072");
+  EXPECT_EQ(Parse({})->dashboard_listen, "");
+  EXPECT_EQ(ReasonOf(Parse({"--dashboard-listen", "0.0.0.0:7072"}).status()), "PLAINTEXT_REFUSED");
+  // The word insecure is for agents and clients in a closed network; a browser's session is a person's.
+  EXPECT_EQ(ReasonOf(Parse({"--dashboard-listen", "0.0.0.0:7072", "--insecure"}).status()), "PLAINTEXT_REFUSED");
+  EXPECT_TRUE(Parse({"--dashboard-listen", "0.0.0.0:7072", "--tls-certificate", "c.pem", "--tls-key", "c.key"}).ok());
+  EXPECT_THAT(ErrorOf({"--dashboard-listen", "localhost"}), AllOf(HasSubstr("dashboard_listen"), HasSubstr("port")));
+  EXPECT_THAT(ErrorOf({"--role", "agent", "--control", "127.0.0.1:7070", "--dashboard-listen", "127.0.0.1:7072"}),
+              HasSubstr("an agent has no dashboard"));
+  EXPECT_EQ(Parse({"--dashboard-hosts", "tune.example,farm-1"})->dashboard_hosts, "tune.example,farm-1");
+  for (const char* const host : {"tune.example:80", "https://tune.example", "Tune.example", "a b"}) {
+    EXPECT_THAT(ErrorOf({"--dashboard-hosts", host}), HasSubstr("is no name of a host")) << host;
+  }
+}
+
 TEST_F(DaemonConfigTest, BoundsHaveBounds) {
   EXPECT_THAT(ErrorOf({"--max-database-bytes", "1000"}), HasSubstr("max_database_bytes is 1000, but must be from"));
   EXPECT_THAT(ErrorOf({"--log-files", "0"}), HasSubstr("log_files is 0"));

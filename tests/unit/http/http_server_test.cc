@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/base/status.h"
@@ -139,6 +140,51 @@ TEST_F(HttpServerTest, PagesThatTakeLongAreBounded) {
   for (size_t i = 0; i < asking.size(); ++i) {
     EXPECT_THAT(ReadAll(asking[i]), HasSubstr(polled[i].revents != 0 ? "503 " : "released"));
   }
+}
+
+TEST_F(HttpServerTest, AHandlerGetsTheWholeRequestAndMayAnswerLater) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  options.body_bytes_max = 10;
+  HttpRequest taken;
+  HttpReply answer_later;
+  Notification is_taken;
+  options.handle = [&](HttpRequest request, HttpReply reply) {
+    taken = std::move(request);
+    answer_later = std::move(reply);
+    is_taken.Notify();
+  };
+  auto server = HttpServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const UniqueFd fd = Connect();
+  Send(fd, "POST /x?y HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nx-one: 2\r\nContent-Length: 7\r\n\r\nbo");
+  Send(fd, "dy\r\n!more");
+  is_taken.WaitForNotification();
+  EXPECT_EQ(taken.method, "POST");
+  EXPECT_EQ(taken.path, "/x");
+  EXPECT_EQ(taken.body, "body\r\n!");
+  EXPECT_EQ(taken.Header("x-one"), "1, 2");
+  EXPECT_EQ(taken.Header("x-two"), "");
+  EXPECT_THAT(taken.peer, StartsWith("ipv4:127.0.0.1:"));
+  answer_later({.status = 201, .body = "later", .headers = {{"X-Two", "2"}}});
+  EXPECT_THAT(ReadAll(fd), testing::AllOf(StartsWith("HTTP/1.1 201 "), HasSubstr("\r\nX-Two: 2\r\n\r\nlater")));
+  const UniqueFd large = Connect();
+  Send(large, "POST / HTTP/1.1\r\nContent-Length: 11\r\n\r\nhello world");
+  EXPECT_THAT(ReadAll(large), StartsWith("HTTP/1.1 413 "));
+  // An answer that comes after the server's end goes nowhere.
+  server_.reset();
+  answer_later({});
+}
+
+TEST(HttpHeadTest, LinesThatAreNoHeadersAreRefused) {
+  EXPECT_TRUE(ParseHttpHead("GET / HTTP/1.1\r\nHost: a").has_value());
+  for (const char* const line : {"Host", ": a", "Host : a", " Host: a", "Ho st: a"}) {
+    EXPECT_FALSE(ParseHttpHead(std::string("GET / HTTP/1.1\r\nHost: a\r\n") + line).has_value()) << line;
+  }
+  std::string many = "GET / HTTP/1.1\r\n";
+  for (int i = 0; i < 101; ++i) many += "x" + std::to_string(i) + ": 1\r\n";
+  EXPECT_FALSE(ParseHttpHead(many).has_value());
 }
 
 TEST_F(HttpServerTest, TheEndClosesWhatIsOpen) {

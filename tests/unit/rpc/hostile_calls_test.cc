@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "server/rpc/call_limits.h"
+#include "server/api/call_limits.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 
 namespace tunefarm {

@@ -131,9 +131,11 @@ class RpcServerTest : public testing::Test {
       return response;
     };
     hooks.shutdown = [this](bool) { ++shutdowns_; };
+    hooks.open_dashboard = [] { return std::string("http://127.0.0.1:7072"); };
     server_api_ = std::make_unique<ServerApi>(store_.get(), &plane_->node_watch(), std::move(hooks));
     tokens_ = std::make_unique<TokenBook>(store_->tokens(), &entropy_, Clock::Real());
-    access_api_ = std::make_unique<AccessApi>(tokens_.get());
+    sessions_ = std::make_unique<SessionBook>(tokens_.get(), &entropy_, Clock::Real());
+    access_api_ = std::make_unique<AccessApi>(tokens_.get(), sessions_.get());
     admin_ = Serve(directory_.File("admin.sock"), true);
     client_ = Serve(directory_.File("client.sock"), false);
   }
@@ -250,6 +252,7 @@ class RpcServerTest : public testing::Test {
   ThreadPool package_threads_{"rpc", 0, {}, SlowThreads{"rpc-package", 2}};
   std::unique_ptr<ServerApi> server_api_;
   std::unique_ptr<TokenBook> tokens_;
+  std::unique_ptr<SessionBook> sessions_;
   std::unique_ptr<AccessApi> access_api_;
   std::unique_ptr<RpcServer> admin_;
   std::unique_ptr<RpcServer> client_;

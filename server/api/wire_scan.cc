@@ -1,4 +1,4 @@
-#include "server/rpc/wire_scan.h"
+#include "server/api/wire_scan.h"
 
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/message.h>

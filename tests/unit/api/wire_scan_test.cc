@@ -1,5 +1,5 @@
 // What the scan of a serialized message says of its size in memory, against the messages themselves.
-#include "server/rpc/wire_scan.h"
+#include "server/api/wire_scan.h"
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "server/rpc/call_limits.h"
+#include "server/api/call_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

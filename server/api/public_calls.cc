@@ -1,7 +1,6 @@
-#include "server/rpc/public_calls.h"
+#include "server/api/public_calls.h"
 
 #include <chrono>
-#include <memory>
 
 #include "server/api/access_api.h"
 #include "server/api/catalog_api.h"
@@ -9,15 +8,10 @@
 #include "server/api/farm_api.h"
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
-#include "server/api/package_api.h"
 #include "server/api/server_api.h"
 #include "server/api/study_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/thread.h"
-#include "server/rpc/catalog_watch_stream.h"
-#include "server/rpc/job_watch_stream.h"
-#include "server/rpc/package_stream.h"
-#include "server/rpc/server.h"
 
 namespace tunefarm {
 namespace {
@@ -32,6 +26,14 @@ constexpr Duration kWaitMax = std::chrono::seconds(60);
 // The methods of the APIs are alike, so one line per call says all there is to say.
 template <typename Api, typename Request, typename Response>
 void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
+             absl::StatusOr<Response> (Api::*method)(const Principal&, const Request&)) {
+  router->Add<Request>(call, CallKind::kCall, lane, [api, method](const CallContext& context, const Request& request) {
+    return (api->*method)(context.principal, request);
+  });
+}
+
+template <typename Api, typename Request, typename Response>
+void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
              absl::StatusOr<Response> (Api::*method)(const Request&), bool counts = true) {
   router->Add<Request>(
       call, CallKind::kCall, lane,
@@ -39,24 +41,23 @@ void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
       counts);
 }
 
-// On the calling gRPC thread, of which there are two on a small machine: for what is answered from memory.
+// On the transport's own threads, of which there are two on a small machine: for what is answered from memory.
 constexpr Lane kFast;
 
 }  // namespace
 
-PublicCalls::PublicCalls(const RpcServices& services)
+PublicCalls::PublicCalls(const RpcServices& services, const std::string& transport)
     : services_(services),
-      slow_("rpc-slow", kThreads),
-      reads_("rpc-read", kThreads),
-      orders_("rpc-order", kThreads),
+      slow_(transport + "-slow", kThreads),
+      reads_(transport + "-read", kThreads),
+      orders_(transport + "-order", kThreads),
       spaces_(
-          "rpc-space", kThreads, [] { LowerPriority(kSpaceNice); },
-          SlowThreads{"rpc-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
-      files_("rpc-file", kThreads) {}
+          transport + "-space", kThreads, [] { LowerPriority(kSpaceNice); },
+          SlowThreads{transport + "-large", kThreads, [] { LowerPriority(kLargeSpaceNice); }}),
+      files_(transport + "-file", kThreads) {}
 
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
-  AddPackages(router);
   AddDataFiles(router);
   AddTuning(router);
   AddStudies(router);
@@ -90,15 +91,6 @@ void PublicCalls::AddKernels(Router* router) {
                                         });
 }
 
-void PublicCalls::AddPackages(Router* router) {
-  PackageApi* const api = services_.packages;
-  router->AddStream<v1::ExportPackageRequest>(
-      "tunefarm.v1.PackageService/ExportPackage",
-      [api, threads = services_.package_threads](RawCall* call, const v1::ExportPackageRequest& request) {
-        return std::make_unique<PackageStream>(call, api, threads, call->caller().principal.name, request);
-      });
-}
-
 void PublicCalls::AddDataFiles(Router* router) {
   DataFileApi* const api = services_.data_files;
   AddCall(router, "tunefarm.v1.DataFileService/GetDataFile", Lane{&slow_, kWaitMax}, api, &DataFileApi::GetDataFile);
@@ -129,11 +121,6 @@ void PublicCalls::AddTuning(Router* router) {
   AddCall(router, "tunefarm.v1.TuningService/DeleteJob", slow, api, &TuningApi::DeleteJob);
   AddCall(router, "tunefarm.v1.TuningService/ListTrials", reads, api, &TuningApi::ListTrials);
   AddCall(router, "tunefarm.v1.TuningService/GetTrial", reads, api, &TuningApi::GetTrial);
-  router->AddStream<v1::WatchJobRequest>("tunefarm.v1.TuningService/WatchJob",
-                                         [api, threads = &reads_](RawCall* call, const v1::WatchJobRequest& request) {
-                                           return std::make_unique<JobWatchStream>(
-                                               call, api, threads, call->caller().principal.name, request);
-                                         });
 }
 
 void PublicCalls::AddStudies(Router* router) {
@@ -171,10 +158,6 @@ void PublicCalls::AddCatalog(Router* router) {
   AddCall(router, "tunefarm.v1.CatalogService/ListMisses", reads, api, &CatalogApi::ListMisses);
   AddCall(router, "tunefarm.v1.CatalogService/SummarizeBestConfigs", reads, api, &CatalogApi::SummarizeBestConfigs);
   AddCall(router, "tunefarm.v1.CatalogService/DeleteMisses", slow, api, &CatalogApi::DeleteMisses);
-  router->AddStream<v1::WatchBestConfigsRequest>("tunefarm.v1.CatalogService/WatchBestConfigs",
-                                                 [api](RawCall* call, const v1::WatchBestConfigsRequest& request) {
-                                                   return std::make_unique<CatalogWatchStream>(call, api, request);
-                                                 });
 }
 
 void PublicCalls::AddFarm(Router* router) {
@@ -196,12 +179,17 @@ void PublicCalls::AddServer(Router* router) {
   ServerApi* const api = services_.server;
   // Does not count: to ask whether the daemon is idle does not keep it from its idle exit.
   AddCall(router, "tunefarm.v1.ServerService/GetServerInfo", reads, api, &ServerApi::GetServerInfo, false);
+  AddCall(router, "tunefarm.v1.ServerService/OpenDashboard", slow, api, &ServerApi::OpenDashboard);
   AddCall(router, "tunefarm.v1.ServerService/CreateBackup", slow, api, &ServerApi::CreateBackup);
   AddCall(router, "tunefarm.v1.ServerService/Shutdown", kFast, api, &ServerApi::Shutdown);
   AccessApi* const access = services_.access;
   AddCall(router, "tunefarm.v1.AccessService/CreateToken", slow, access, &AccessApi::CreateToken);
   AddCall(router, "tunefarm.v1.AccessService/ListTokens", slow, access, &AccessApi::ListTokens);
   AddCall(router, "tunefarm.v1.AccessService/RevokeToken", slow, access, &AccessApi::RevokeToken);
+  AddCall(router, "tunefarm.v1.AccessService/CreateLoginCode", kFast, access, &AccessApi::CreateLoginCode);
+  AddCall(router, "tunefarm.v1.AccessService/CreateSession", kFast, access, &AccessApi::CreateSession);
+  AddCall(router, "tunefarm.v1.AccessService/EndSession", kFast, access, &AccessApi::EndSession);
+  AddCall(router, "tunefarm.v1.AccessService/GetCaller", kFast, access, &AccessApi::GetCaller);
 }
 
 }  // namespace tunefarm

@@ -1,0 +1,111 @@
+#include "server/web/web_call.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+#include <memory>
+#include <utility>
+
+#include "server/api/call_record.h"
+#include "server/api/wire_scan.h"
+#include "server/base/status.h"
+#include "server/web/connect_json.h"
+
+namespace tunefarm {
+namespace {
+
+// What a body of 64 KiB can be at most is far below.
+constexpr size_t kParsedBytesMax = 64 << 20;
+constexpr std::string_view kLogin = "tunefarm.v1.AccessService/CreateSession";
+
+absl::StatusOr<CallContext> Admit(const Gate& gate, std::string_view call, const HttpRequest& request) {
+  static const Principal& visitor = *new Principal(Visitor());
+  Caller caller;
+  caller.peer = request.peer;
+  caller.authorization = request.Header("authorization");
+  caller.certificate = request.certificate;
+  caller.certificate_chain = request.certificate_chain;
+  // The one call that needs no identity: a code is one.
+  if (call == kLogin && caller.authorization.empty() && caller.certificate.empty()) caller.identity = &visitor;
+  absl::StatusOr<Principal> principal = gate.Admit(caller, call);
+  if (!principal.ok()) return principal.status();
+  return CallContext{*std::move(principal), request.peer, {}};
+}
+
+}  // namespace
+
+void WebCall::Start(const WebSurroundings* around, std::string call, HttpRequest request, WebAnswer answer) {
+  absl::StatusOr<CallContext> caller = Admit(*around->gate, call, request);
+  if (!caller.ok()) return answer.Error(HttpStatusOf(caller.status().code()), caller.status());
+  const auto refuse = [&](const absl::Status& status) {
+    RecordCall(*around->gate, *caller, call, nullptr, nullptr, status);
+    answer.Error(HttpStatusOf(status.code()), status);
+  };
+  const Route* const route = around->router->Find(call);
+  if (route == nullptr) {
+    return refuse(
+        WithReason(Unimplemented("{} is not served over HTTP: it has many answers, or is for agents; use gRPC", call),
+                   "NOT_SERVED_OVER_HTTP"));
+  }
+  absl::StatusOr<CallLimits::Ticket> ticket = around->limits->Begin(caller->principal, route->kind);
+  if (!ticket.ok()) return refuse(ticket.status());
+  auto* const made =
+      new WebCall(around, route, *std::move(caller), std::move(request.body), std::move(answer));  // see above
+  made->ticket_.emplace(*std::move(ticket));
+  if (route->lane.threads == nullptr) return made->ParseAndRun();
+  made->Defer(route->lane, [made] { made->ParseAndRun(); });
+}
+
+bool WebCall::IsAwaited() const { return !around_->is_ending->load() && around_->clock->Now() <= deadline_; }
+
+void WebCall::Defer(const Lane& lane, std::function<void()> task) {
+  deadline_ = around_->clock->Now() + lane.wait_max;
+  lane.threads->PostFor(caller_.principal.name, [this, task = std::move(task)] {
+    if (IsAwaited()) {
+      task();
+    } else {
+      GiveUp();
+    }
+  });
+}
+
+void WebCall::ParseAndRun() {
+  const std::unique_ptr<google::protobuf::Message> request(route_->prototype->New());
+  absl::Status refused = [&]() -> absl::Status {
+    const absl::StatusOr<std::string> wire = JsonToWire(*request->GetDescriptor(), body_);
+    if (!wire.ok()) return wire.status();
+    google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(wire->data()),
+                                                 static_cast<int>(wire->size()));
+    const absl::StatusOr<size_t> bytes = ScanMessage(*route_->shape, &input, {.parsed_bytes_max = kParsedBytesMax});
+    if (!bytes.ok()) return bytes.status();
+    absl::StatusOr<MemoryShare> share = around_->limits->HoldParsed(*bytes);
+    if (!share.ok()) return share.status();
+    parsed_ = *std::move(share);
+    if (request->ParseFromString(*wire)) return absl::OkStatus();
+    return WithReason(InvalidArgument("the body is no {}", request->GetDescriptor()->name()), "MESSAGE_INVALID");
+  }();
+  body_ = std::string();
+  if (refused.ok()) {
+    route_->run(this, *request);
+  } else {
+    Answer(nullptr, refused, nullptr);
+  }
+}
+
+void WebCall::Answer(const google::protobuf::Message* request, const absl::Status& outcome,
+                     const google::protobuf::Message* response) {
+  const std::unique_ptr<WebCall> self(this);
+  RecordCall(*around_->gate, caller_, route_->call, request, response, outcome);
+  parsed_.Reset();
+  if (!outcome.ok()) return answer_.Error(HttpStatusOf(outcome.code()), outcome);
+  absl::StatusOr<std::string> json = ToJson(*response);
+  if (!json.ok()) return answer_.Error(HttpStatusOf(json.status().code()), json.status());
+  answer_.Json(*std::move(json));
+}
+
+void WebCall::GiveUp() {
+  const std::unique_ptr<WebCall> self(this);
+  const absl::Status late = DeadlineExceeded("the call waited longer than its deadline; try again later");
+  answer_.Error(HttpStatusOf(late.code()), late);
+}
+
+}  // namespace tunefarm
