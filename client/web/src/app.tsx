@@ -1,0 +1,170 @@
+// The frame of the page: navigation, who is logged in, how fresh the view is, and the view that the address names.
+import type { ComponentType } from "preact";
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import "uplot/dist/uPlot.min.css";
+import "../app.css";
+import { type ApiError, asApiError, call, caller, isOutdated, secret, setSecret } from "./api";
+import { duration, localTime } from "./format";
+import { useKey } from "./keys";
+import { freshness, isPaused } from "./poll";
+import { href, matchPath, type Query, useRoute } from "./route";
+import { useShared } from "./shared";
+import { Announcer, Button, Empty, ErrorLine } from "./ui";
+import { Help } from "./views/help";
+import { buySession, Login } from "./views/login";
+
+export interface ViewProps {
+  params: Record<string, string>; // the parts of the path that the pattern names
+  query: Query;
+}
+
+interface View {
+  pattern: string; // of the path: "jobs/:job"
+  title: (params: Record<string, string>) => string;
+  component: ComponentType<ViewProps>;
+}
+
+const views: View[] = [
+];
+
+// What the navigation shows: path and word.
+const navigation: [string, string][] = [
+  ["", "Farm"],
+  ["jobs", "Jobs"],
+  ["catalog", "Catalog"],
+  ["misses", "Misses"],
+  ["kernels", "Kernels"],
+  ["devices", "Devices"],
+];
+
+// "live", or how old the view is and why.
+function FreshnessLine() {
+  const state = useShared(freshness);
+  const paused = useShared(isPaused);
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  if (!state) return null;
+  const age = now - state.asOf;
+  const isOld = state.asOf > 0 && (paused || state.error || age > 15_000) && !(state.isOver && !state.error);
+  return (
+    <div class="freshness">
+      {state.error && state.asOf > 0 && <span class="bad">✗ {state.error.message} </span>}
+      {isOld ? (
+        <span title={localTime(state.asOf)}>
+          as of {localTime(state.asOf).slice(11)}, {duration(Math.max(0, age))} ago
+        </span>
+      ) : (
+        <span class="muted">{state.isOver ? "ended" : state.asOf ? "live" : ""}</span>
+      )}
+      {!state.isOver && (
+        <Button aria-pressed={paused} onClick={() => isPaused.set(!paused)}>
+          {paused ? "go on" : "hold"}
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function Account() {
+  const who = useShared(caller);
+  if (!who) return null;
+  const logOut = () => {
+    if (who.kind === "session") void call("tunefarm.v1.AccessService/EndSession", {}).catch(() => {});
+    setSecret("");
+  };
+  return (
+    <div class="account">
+      <span title={`may: ${(who.roles ?? []).join(", ")}`}>{who.name}</span>
+      <Button onClick={logOut}>Log out</Button>
+    </div>
+  );
+}
+
+function App() {
+  const route = useRoute();
+  const key = useShared(secret);
+  const outdated = useShared(isOutdated);
+  const [loginError, setLoginError] = useState<ApiError>();
+  const [isBuying, setBuying] = useState(false);
+  const [isHelping, setHelping] = useState(false);
+  useKey("?", () => setHelping(true));
+
+  const code = /^login=(.+)$/.exec(route.path)?.[1];
+  useEffect(() => {
+    if (!code) return;
+    setBuying(true);
+    buySession(code)
+      .catch((caught: unknown) => setLoginError(asApiError(caught)))
+      .finally(() => setBuying(false));
+  }, [code]);
+  useEffect(() => {
+    if (!key || isBuying) return;
+    setLoginError(undefined);
+    call("tunefarm.v1.AccessService/GetCaller", {})
+      .then((response) => caller.set(response.caller))
+      .catch((caught: unknown) => setLoginError(asApiError(caught)));
+  }, [key, isBuying]);
+
+  const found = views.map((view) => ({ view, params: matchPath(view.pattern, route.path) })).find((each) => each.params);
+  const title = found?.params ? found.view.title(found.params) : "";
+  useEffect(() => {
+    document.title = title ? `${title} – tunefarm` : "tunefarm";
+    window.scrollTo(0, 0);
+  }, [title]);
+
+  let content = <Login error={loginError} key={loginError?.message} />;
+  if (code || isBuying) content = <Empty>Logging in …</Empty>;
+  else if (key && found?.params) {
+    const Component = found.view.component;
+    content = <Component key={route.path} params={found.params} query={route.query} />;
+  } else if (key) content = <Empty>There is no such view.</Empty>;
+
+  return (
+    <>
+      <Button class="skip" onClick={() => document.querySelector<HTMLElement>("main")?.focus()}>
+        Skip to the content
+      </Button>
+      <header class="frame">
+        <a class="brand" href={href("")}>
+          tunefarm
+        </a>
+        {key && (
+          <nav aria-label="Views">
+            {navigation.map(([path, word]) => {
+              const isHere = path ? route.path.split("/")[0] === path : route.path === "";
+              return (
+                <a key={path} href={href(path)} aria-current={isHere ? "page" : undefined}>
+                  {word}
+                </a>
+              );
+            })}
+          </nav>
+        )}
+        <span class="spring" />
+        <FreshnessLine />
+        <Account />
+        <Button aria-label="Help" title="Help (?)" onClick={() => setHelping(true)}>
+          ?
+        </Button>
+      </header>
+      {outdated && (
+        <p class="notice" role="status">
+          The daemon is of another revision than this page. <Button onClick={() => location.reload()}>Reload</Button>
+        </p>
+      )}
+      <main tabIndex={-1}>
+        {key && loginError && <ErrorLine error={loginError} />}
+        {content}
+      </main>
+      <Announcer />
+      {isHelping && <Help onClose={() => setHelping(false)} />}
+    </>
+  );
+}
+
+const root = document.getElementById("app");
+if (root) render(<App />, root);
