@@ -23,8 +23,9 @@ if ! cmp -s "$source/package-lock.json" node_modules/installed.json; then
     leave_out "npm could not fetch the packages of its page; $PWD/npm.log says why."
   cp package-lock.json node_modules/installed.json
 fi
-NODE_PATH=$PWD/node_modules node_modules/.bin/esbuild app="$source/src/app.tsx" app="$source/app.css" --outdir=. \
-  --bundle --minify --target=es2022 --format=esm --jsx=automatic --jsx-import-source=preact --legal-comments=none --log-level=warning
+# app.css is what app.tsx imports of style sheets.
+NODE_PATH=$PWD/node_modules node_modules/.bin/esbuild "$source/src/app.tsx" --outfile=app.js --bundle --minify \
+  --target=es2022 --format=esm --jsx=automatic --jsx-import-source=preact --legal-comments=none --log-level=warning
 for library in preact uplot; do
   printf '\n/* %s\n%s */\n' "$library" "$(cat node_modules/$library/LICENSE)" >>app.js
 done
