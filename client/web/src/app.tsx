@@ -11,7 +11,10 @@ import { freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
 import { Announcer, Button, Empty, ErrorLine } from "./ui";
+import { Farm } from "./views/farm";
 import { Help } from "./views/help";
+import { JobView } from "./views/job";
+import { Jobs } from "./views/jobs";
 import { buySession, Login } from "./views/login";
 
 export interface ViewProps {
@@ -26,6 +29,9 @@ interface View {
 }
 
 const views: View[] = [
+  { pattern: "", title: () => "Farm", component: Farm },
+  { pattern: "jobs", title: () => "Jobs", component: Jobs },
+  { pattern: "jobs/:job", title: ({ job }) => `Job ${job}`, component: JobView },
 ];
 
 // What the navigation shows: path and word.
