@@ -16,6 +16,7 @@ import { Help } from "./views/help";
 import { JobView } from "./views/job";
 import { Jobs } from "./views/jobs";
 import { buySession, Login } from "./views/login";
+import { StudyView } from "./views/study";
 
 export interface ViewProps {
   params: Record<string, string>; // the parts of the path that the pattern names
@@ -32,6 +33,7 @@ const views: View[] = [
   { pattern: "", title: () => "Farm", component: Farm },
   { pattern: "jobs", title: () => "Jobs", component: Jobs },
   { pattern: "jobs/:job", title: ({ job }) => `Job ${job}`, component: JobView },
+  { pattern: "jobs/:job/studies/:study", title: ({ job, study }) => `Job ${job}, study ${study}`, component: StudyView },
 ];
 
 // What the navigation shows: path and word.
