@@ -62,6 +62,11 @@ function decode({ response, isLog }: Chart) {
 }
 type Decoded = ReturnType<typeof decode>;
 
+// Of failures alone there is a row of marks.
+function heightOf(d: Decoded): number {
+  return d.isEmpty ? 110 : HEIGHT;
+}
+
 // About `wanted` round numbers from min to max.
 function roundNumbers(min: number, max: number, wanted: number): number[] {
   const raw = (max - min) / wanted;
@@ -234,9 +239,9 @@ export function SearchChart(props: {
     const u = new uPlot(
       {
         width: Math.max(200, element.clientWidth),
-        height: HEIGHT,
+        height: heightOf(now()),
         legend: { show: false },
-        padding: [6, 8, 0, 0],
+        padding: [6, 28, 0, 0],
         scales: {
           x: { time: false, range: () => [now().xMin, now().xMax] },
           y: {
@@ -249,6 +254,7 @@ export function SearchChart(props: {
         },
         axes: [
           axis({
+            size: 32,
             values: (_, splits) => splits.map((x) => (latest.current.props.chart.isTime ? duration(x * 1000) : count(x))),
             splits: (_, __, min, max) =>
               roundNumbers(min, max, Math.max(2, Math.min(8, (host.current?.clientWidth ?? 600) / 110))).filter(
@@ -257,8 +263,8 @@ export function SearchChart(props: {
           }),
           axis({
             size: 66,
-            splits: (_, __, min, max) => yTicks(now(), latest.current.props.chart.isLog, min, max),
-            values: (_, splits) => splits.map((y) => (now().isEmpty ? "" : nanoseconds(now().unscale(y)))),
+            splits: (_, __, min, max) => (now().isEmpty ? [] : yTicks(now(), latest.current.props.chart.isLog, min, max)),
+            values: (_, splits) => splits.map((y) => nanoseconds(now().unscale(y))),
           }),
         ],
         series: [
@@ -306,7 +312,7 @@ export function SearchChart(props: {
     });
     const observer = new ResizeObserver(() => {
       const width = Math.max(200, element.clientWidth);
-      if (width !== u.width) u.setSize({ width, height: HEIGHT });
+      if (width !== u.width) u.setSize({ width, height: heightOf(now()) });
     });
     observer.observe(element);
     const scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -327,7 +333,10 @@ export function SearchChart(props: {
     const last = d.bestNs.length - 1;
     const xs = [...d.bestX, ...(last >= 0 ? [d.xMax] : [])];
     const ys = [...d.bestNs, ...(last >= 0 ? [d.bestNs[last]!] : [])].map(d.scale);
-    plot.current?.setData(xs.length ? [xs, ys] : [[d.xMin, d.xMax], [null, null]]);
+    const height = heightOf(d);
+    const u = plot.current;
+    if (u && u.height !== height) u.setSize({ width: u.width, height });
+    u?.setData(xs.length ? [xs, ys] : [[d.xMin, d.xMax], [null, null]]);
   }, [d]);
 
   const move = (event: KeyboardEvent) => {
@@ -355,16 +364,18 @@ export function SearchChart(props: {
 
   return (
     <figure>
+      {last < 0 && <Empty>{failed ? "No trial was measured." : "No trial to draw."}</Empty>}
       <div
         ref={host}
         class="chart"
+        hidden={last < 0 && !failed}
         role="group"
         tabIndex={0}
         aria-label={`Times of the search. ${sentence} Arrow keys go through the steps of the best, Enter opens a trial.`}
         onKeyDown={move}
       />
       <p ref={readout} class="readout muted">
-        drag: filter, click: trial
+        {last < 0 ? "" : "drag: filter, click: trial"}
       </p>
       <ul class="legend" aria-label="Legend">
         {last >= 0 && (
@@ -397,7 +408,6 @@ export function SearchChart(props: {
           </li>
         ))}
       </ul>
-      {last < 0 && !failed && <Empty>No trial to draw.</Empty>}
       <details>
         <summary>As a table</summary>
         <p>{sentence}</p>

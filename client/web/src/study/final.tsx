@@ -48,7 +48,12 @@ export function Final(props: { study: Study; isOver: boolean }) {
   const measured = trials.filter((trial) => trial.measurement?.medianNs);
   const low = Math.min(...measured.map((trial) => trial.measurement?.minNs || Infinity));
   // A few slow samples do not make the others a line.
-  const high = Math.max(...measured.map((trial) => Math.min(trial.measurement?.maxNs ?? 0, 1.5 * (trial.measurement?.medianNs ?? 0))));
+  const high = Math.max(
+    ...measured.map(({ measurement: m }) => {
+      const sorted = [...(m?.sampleNs ?? [])].sort((a, b) => a - b);
+      return Math.max(m?.ciHighNs ?? 0, sorted[Math.floor(sorted.length * 0.97)] ?? 0);
+    }),
+  );
   const verdict = study.notPromotedBecause
     ? `Not promoted: ${study.notPromotedBecause}.`
     : study.best?.revision

@@ -97,7 +97,7 @@ export function Outcomes(props: {
           },
           { name: "trials", isNumber: true, cell: (reason) => count(reason.count) },
           { name: "share", isNumber: true, cell: (reason) => percent(all ? int(reason.count) / all : 0) },
-          { name: "why", cell: (reason) => <span class="mono">{reason.reason}</span> },
+          { name: "why", isText: true, cell: (reason) => <span class="mono">{reason.reason}</span> },
           {
             name: "such as",
             cell: (reason) => <a href={href(`${props.study}/trials/${int(reason.exampleOrdinal)}`)}>trial {int(reason.exampleOrdinal)}</a>,

@@ -1,7 +1,7 @@
 // How configs did by the values of two parameters.
 import type { GridCell, ParameterEffect, PairShare, TrialFilter, Value } from "api";
 import { call } from "../api";
-import { count, int, nanoseconds, number, percent, valueKey, valueText } from "../format";
+import { count, int, nanoseconds, percent, ratio, valueKey, valueText } from "../format";
 import { usePoll } from "../poll";
 import { Choice, Empty, ErrorLine, Panel } from "../ui";
 
@@ -16,7 +16,7 @@ function cellNumbers(cell: GridCell | undefined, shown: GridNumber, least: numbe
   if (!all) return { text: "", share: 0 };
   if (shown === "failed") return { text: percent(int(effect.failed) / all), share: int(effect.failed) / all };
   const ns = shown === "best" ? effect.bestNs : effect.goodNs;
-  return ns ? { text: `${number(ns / least)}x`, share: least / ns } : { text: "failed", share: 0 };
+  return ns ? { text: ratio(ns / least), share: least / ns } : { text: "failed", share: 0 };
 }
 
 export function PairGrid(props: {
@@ -61,21 +61,24 @@ export function PairGrid(props: {
     ...(grid?.cells ?? []).map((cell) => (props.shown === "best" ? cell.effect?.bestNs : cell.effect?.goodNs) || Infinity),
   );
   const select = (label: string, value: string, other: string, choose: (name: string) => void) => (
-    <select aria-label={label} value={value} onChange={(event) => choose(event.currentTarget.value)}>
-      {names.map((name) => (
-        <option key={name} value={name} disabled={name === other}>
-          {name}
-        </option>
-      ))}
-    </select>
+    <label>
+      <span class="muted">{label}</span>{" "}
+      <select value={value} onChange={(event) => choose(event.currentTarget.value)}>
+        {names.map((name) => (
+          <option key={name} value={name} disabled={name === other}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
   );
   return (
     <Panel
       title="Two parameters"
       actions={
         <>
-          {select("Columns", column, row, (name) => props.onPair([name, row]))} ×{" "}
-          {select("Rows", row, column, (name) => props.onPair([column, name]))}
+          {select("columns", column, row, (name) => props.onPair([name, row]))}
+          {select("rows", row, column, (name) => props.onPair([column, name]))}
           <Choice
             label="show"
             value={props.shown}
@@ -99,9 +102,7 @@ export function PairGrid(props: {
             </caption>
             <thead>
               <tr>
-                <th scope="col" class="mono">
-                  {row} \ {column}
-                </th>
+                <td />
                 {columns.map((value) => (
                   <th key={valueKey(value)} scope="col" class="mono">
                     {valueText(value)}

@@ -1,7 +1,7 @@
 // How the values of each parameter did: one small plot a parameter, the most important first.
 import type { ParameterEffect, ParameterImportance, TrialFilter, Value, ValueEffect } from "api";
 import { useState } from "preact/hooks";
-import { count, int, nanoseconds, number, percent, valueKey, valueText } from "../format";
+import { count, int, nanoseconds, number, percent, ratio, valueKey, valueText } from "../format";
 import { Button, Empty, Panel, Table } from "../ui";
 import { isChosen } from "./filter";
 
@@ -73,7 +73,7 @@ function Effect(props: Props & { effect: ParameterEffect; best: number; good: nu
               <span class="bar-failed" style={height(failedShare(value))} />
             </span>
             <span class="value-text">{valueText(value.value)}</span>
-            <span class="value-ratio">{value.goodNs ? `${number(value.goodNs / good)}x` : "failed"}</span>
+            <span class="value-ratio">{value.goodNs ? ratio(value.goodNs / good) : "failed"}</span>
           </button>
         ))}
         {!isWhole && values.length > VALUES_FIRST && (

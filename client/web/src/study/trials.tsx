@@ -15,6 +15,7 @@ const COMPARED_MAX = 6;
 interface Field {
   name: string;
   isNumber?: boolean;
+  isText?: boolean;
   cell: (trial: Trial) => preact.ComponentChildren;
   csv: (trial: Trial) => string | number;
 }
@@ -22,9 +23,8 @@ interface Field {
 const fields: Field[] = [
   { name: "outcome", cell: (t) => <Outcome outcome={t.outcome} />, csv: (t) => outcomeText(t.outcome) },
   { name: "time", isNumber: true, cell: (t) => nanoseconds(t.measurement?.medianNs), csv: (t) => t.measurement?.medianNs ?? "" },
-  { name: "95 %", isNumber: true, cell: (t) => spread(t.measurement), csv: (t) => spread(t.measurement) },
-  { name: "config", cell: (t) => <span class="mono config">{configText(t.config)}</span>, csv: (t) => configText(t.config) },
-  { name: "message", cell: (t) => <span class="message">{t.message}</span>, csv: (t) => t.message ?? "" },
+  { name: "spread", isNumber: true, cell: (t) => spread(t.measurement), csv: (t) => spread(t.measurement) },
+  { name: "message", isText: true, cell: (t) => <span class="message" title={t.message}>{t.message}</span>, csv: (t) => t.message ?? "" },
   { name: "samples", isNumber: true, cell: (t) => count(t.measurement?.samples), csv: (t) => t.measurement?.samples ?? 0 },
   { name: "registers", isNumber: true, cell: (t) => t.resources?.registers || "–", csv: (t) => t.resources?.registers ?? "" },
   { name: "spills", isNumber: true, cell: (t) => (t.resources ? bytes(t.resources.spillBytes) : "–"), csv: (t) => t.resources?.spillBytes ?? "" },
@@ -39,7 +39,7 @@ const fields: Field[] = [
   { name: "device busy", isNumber: true, cell: (t) => duration(t.deviceBusyMs ?? 0), csv: (t) => t.deviceBusyMs ?? "" },
   { name: "ended", cell: (t) => <Time ms={t.endedAtMs} />, csv: (t) => int(t.endedAtMs) },
 ];
-const usual = ["outcome", "time", "95 %", "config", "message"];
+const usual = ["outcome", "time", "spread", "config", "message"];
 
 function quoted(value: string | number): string {
   const text = String(value);
@@ -93,11 +93,24 @@ export function Trials(props: {
     csv: (t) => valueText(t.config?.values?.[name]),
   });
   const parameters = props.effects.map((effect) => effect.parameter ?? "");
+  const varied = new Set(props.effects.filter((effect) => (effect.values ?? []).length > 1).map((effect) => effect.parameter));
+  const variedText = (trial: Trial) =>
+    configText({ values: Object.fromEntries(Object.entries(trial.config?.values ?? {}).filter(([name]) => !varied.size || varied.has(name))) });
+  const configField: Field = {
+    name: "config",
+    isText: true,
+    cell: (t) => (
+      <span class="mono config" title={configText(t.config)}>
+        {variedText(t)}
+      </span>
+    ),
+    csv: (t) => configText(t.config),
+  };
   const chosen = props.columns.length ? props.columns : usual;
-  const shown = [...fields, ...parameters.map(parameterField)].filter((field) => chosen.includes(field.name));
+  const shown = [...fields.slice(0, 3), configField, ...fields.slice(3), ...parameters.map(parameterField)].filter((field) => chosen.includes(field.name));
 
   const csv = async () => {
-    const all = [...fields.filter((field) => field.name !== "config"), ...parameters.map(parameterField)];
+    const all = [...fields, ...parameters.map(parameterField)];
     const lines = [["trial", ...all.map((field) => field.name)].map(quoted).join(",")];
     let pageToken = "";
     do {
@@ -122,7 +135,7 @@ export function Trials(props: {
       ),
     },
     { name: "trial", isNumber: true, cell: (trial) => <a href={href(trial.name ?? "")}>{int(trial.ordinal)}</a> },
-    ...shown.map((field) => ({ name: field.name, isNumber: field.isNumber ?? false, cell: field.cell })),
+    ...shown.map((field) => ({ name: field.name, isNumber: field.isNumber ?? false, isText: field.isText ?? false, cell: field.cell })),
   ];
   const first = tokens.length * PAGE;
   return (
@@ -152,7 +165,7 @@ export function Trials(props: {
       <details>
         <summary>Columns</summary>
         <p class="columns">
-          {[...fields.map((field) => field.name), ...parameters].map((name) => (
+          {[...fields.slice(0, 3).map((field) => field.name), "config", ...fields.slice(3).map((field) => field.name), ...parameters].map((name) => (
             <label key={name}>
               <input
                 type="checkbox"

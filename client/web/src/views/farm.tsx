@@ -7,7 +7,7 @@ import { bestOf, deviceName, hasEnded, JobActions, jobNumber, ProgressBar, State
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { useShared } from "../shared";
-import { ActionButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
+import { ActionButton, Breakable, ErrorLine, Loading, Panel, Table, Time } from "../ui";
 
 const JOBS_MAX = 20;
 // So many jobs are asked for their studies, which lists leave out.
@@ -65,8 +65,8 @@ function Jobs() {
             </>
           }
           columns={[
-            { name: "job", cell: (job) => <a href={href(job.name ?? "")}>{jobNumber(job.name)} {job.kernelName}</a> },
-            { name: "state", cell: (job) => <><StateWord job={job} />{job.stateReason && <div class="so-so">{job.stateReason}</div>}</> },
+            { name: "job", isText: true, cell: (job) => <a href={href(job.name ?? "")}>{jobNumber(job.name)} <Breakable text={job.kernelName} /></a> },
+            { name: "state", isText: true, cell: (job) => <><StateWord job={job} />{job.stateReason && <div class="so-so">{job.stateReason}</div>}</> },
             { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
             { name: "best so far", isNumber: true, cell: (job) => <BestSoFar job={job} /> },
             { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
@@ -148,7 +148,7 @@ function Devices() {
           rowKey={(device) => device.name ?? ""}
           empty="There is no device: no agent has registered."
           columns={[
-            { name: "device", cell: deviceName },
+            { name: "device", isText: true, cell: deviceName },
             { name: "state", cell: (device) => <DeviceState device={device} /> },
             ...(isAdmin ? [{ name: "", cell: actions }] : []),
           ]}
@@ -172,7 +172,7 @@ function Promotions() {
   const floor = ({ best }: BestConfigChange) =>
     best?.floorNs && best.measurement?.medianNs ? percent(best.floorNs / best.measurement.medianNs) : "–";
   return (
-    <Panel title="Newest bests" actions={<a href={href("catalog")}>catalog</a>}>
+    <Panel title="Newest bests" class="wide" actions={<a href={href("catalog")}>catalog</a>}>
       {changes.error && <ErrorLine error={changes.error} />}
       {!changes.data && changes.isLoading && <Loading />}
       {changes.data && (
@@ -183,8 +183,8 @@ function Promotions() {
           rowKey={(change) => change.revision ?? ""}
           empty="No job has promoted a best yet."
           columns={[
-            { name: "kernel", cell: (change) => <a href={href(change.best?.job ?? "jobs")}>{change.best?.kernelName}</a> },
-            { name: "problem", cell: ({ best }) => <span class="mono">{best?.problem?.key}</span> },
+            { name: "kernel", isText: true, cell: (change) => <a href={href(change.best?.job ?? "jobs")}><Breakable text={change.best?.kernelName} /></a> },
+            { name: "problem", isText: true, cell: ({ best }) => <span class="mono"><Breakable text={best?.problem?.key} /></span> },
             { name: "device", cell: ({ best }) => best?.deviceClassName },
             { name: "time", isNumber: true, cell: ({ best }) => nanoseconds(best?.measurement?.medianNs) },
             { name: "gain", isNumber: true, cell: gain },
@@ -215,8 +215,8 @@ function Misses() {
           rowKey={(miss) => `${miss.kernelName} ${miss.problem?.key} ${miss.deviceClassId}`}
           empty="Every look-up has found an exact best."
           columns={[
-            { name: "kernel", cell: (miss) => miss.kernelName },
-            { name: "problem", cell: (miss) => <span class="mono">{miss.problem?.key}</span> },
+            { name: "kernel", cell: (miss) => <Breakable text={miss.kernelName} /> },
+            { name: "problem", isText: true, cell: (miss) => <span class="mono"><Breakable text={miss.problem?.key} /></span> },
             { name: "device", cell: (miss) => miss.deviceClassName },
             { name: "asked", isNumber: true, cell: (miss) => count(miss.count) },
             { name: "answered with", cell: (miss) => enumText(miss.match, "MATCH_") },

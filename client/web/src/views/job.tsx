@@ -8,7 +8,7 @@ import { byteRate, configText, count, duration, enumText, flopRate, int, nanosec
 import { baselineOf, bestOf, failedShare, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
 import { usePoll } from "../poll";
 import { href } from "../route";
-import { CopyButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
+import { Breakable, CopyButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
 
 // At most so many studies are compared.
 const COMPARED_MAX = 6;
@@ -71,10 +71,10 @@ export function JobView({ params }: ViewProps) {
                 />
               ),
             },
-            { name: "problem", cell: (study) => <a class="mono" href={href(study.name ?? "")}>{study.problem?.key || "(no dims)"}</a> },
+            { name: "problem", isText: true, cell: (study) => <a class="mono" href={href(study.name ?? "")}><Breakable text={study.problem?.key || "(no dims)"} /></a> },
             { name: "device class", cell: (study) => study.deviceClassName },
             { name: "median", isNumber: true, cell: (study) => nanoseconds(medianOf(study)) },
-            { name: "95 %", isNumber: true, cell: (study) => spread(bestOf(study).measurement), title: "half of the interval of the median" },
+            { name: "spread", isNumber: true, cell: (study) => spread(bestOf(study).measurement), title: "half of the 95 % interval of the median" },
             { name: "gain", isNumber: true, cell: (study) => <Gain study={study} />, title: "over the baseline" },
             { name: "arithmetic", isNumber: true, cell: (study) => flopRate(study.flops, medianOf(study)) },
             { name: "memory", isNumber: true, cell: (study) => byteRate(study.bytes, medianOf(study)) },
@@ -86,9 +86,10 @@ export function JobView({ params }: ViewProps) {
             },
             { name: "trials", cell: (study) => <ProgressBar progress={study.progress} isLive={study.state !== "STUDY_STATE_ENDED"} /> },
             { name: "failed", isNumber: true, cell: (study) => (int(study.progress?.done) ? percent(failedShare(study.progress)) : "–") },
-            { name: "config", cell: (study) => <span class="mono config">{configText(bestOf(study).config)}</span> },
+            { name: "config", isText: true, cell: (study) => <span class="mono config">{configText(bestOf(study).config)}</span> },
             {
               name: "ended because",
+              isText: true,
               cell: (study) => (
                 <>
                   {study.searchEndedBecause || enumText(study.state, "STUDY_STATE_").toLowerCase()}

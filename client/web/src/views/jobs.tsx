@@ -8,7 +8,7 @@ import { hasEnded, JobActions, jobNumber, ProgressBar, StateWord, summaryTexts }
 import { useKey } from "../keys";
 import { usePoll } from "../poll";
 import { href, setQuery } from "../route";
-import { Button, ErrorLine, Loading, Table, Time } from "../ui";
+import { Breakable, Button, ErrorLine, Loading, Table, Time } from "../ui";
 
 const PAGE = 50;
 const states: JobState[] = [
@@ -51,7 +51,7 @@ export function Jobs({ query }: ViewProps) {
   const link = (name: string, value: string | undefined) =>
     value ? (
       <Button class="link" title={`Only this ${name}`} onClick={() => narrow({ [name]: value })}>
-        {value}
+        <Breakable text={value} />
       </Button>
     ) : (
       ""
@@ -108,16 +108,16 @@ export function Jobs({ query }: ViewProps) {
             isFiltered ? "No job passes the filter." : <>There is no job yet. <code>tunefarm tune KERNEL</code> submits one.</>
           }
           columns={[
-            { name: "job", cell: (job) => <a href={href(job.name ?? "")}>job {jobNumber(job.name)}</a> },
-            { name: "kernel", cell: (job) => link("kernel", job.kernelName) },
-            { name: "state", cell: (job) => <><StateWord job={job} />{job.error && <div class="bad">{job.error}</div>}</> },
+            { name: "job", cell: (job) => <a href={href(job.name ?? "")}>job&nbsp;{jobNumber(job.name)}</a> },
+            { name: "kernel", isText: true, cell: (job) => link("kernel", job.kernelName) },
+            { name: "state", isText: true, cell: (job) => <><StateWord job={job} />{job.error && <div class="bad">{job.error}</div>}</> },
             { name: "problems", isNumber: true, cell: (job) => count((job.problems ?? []).length) },
             { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
             { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
             { name: "of floor", isNumber: true, cell: (job) => summaryTexts(job).floor, title: "roofline floor / best" },
             { name: "failed", isNumber: true, cell: (job) => summaryTexts(job).failed, title: "share of the trials" },
             { name: "created", cell: (job) => <Time ms={int(job.createdAtMs)} /> },
-            { name: "label", cell: (job) => link("label", job.label) },
+            { name: "label", isText: true, cell: (job) => link("label", job.label) },
             { name: "submitted by", cell: (job) => link("who", job.submittedBy) },
             { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
           ]}

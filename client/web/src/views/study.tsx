@@ -16,7 +16,7 @@ import { Outcomes } from "../study/outcomes";
 import { type GridNumber, PairGrid } from "../study/pair_grid";
 import { Parameters } from "../study/parameters";
 import { Trials } from "../study/trials";
-import { announce, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
+import { announce, Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
 
 // Charts of more trials are asked for less often.
 const MANY_TRIALS = 100_000;
@@ -45,7 +45,7 @@ function Header(props: { job: Job; study: StudyMessage; chart: GetStudyChartResp
     <>
       <div class="title">
         <h1>
-          <a href={href("jobs")}>jobs</a> › <a href={href(`jobs/${jobId}`)}>{jobId}</a> › {kernel} › <span class="mono">{study.problem?.key || number}</span> on{" "}
+          <a href={href("jobs")}>jobs</a> › <a href={href(`jobs/${jobId}`)}>{jobId}</a> › {kernel} › <span class="mono"><Breakable text={study.problem?.key || number} /></span> on{" "}
           {study.deviceClassName}
         </h1>
         <StateWord job={job} />
@@ -304,7 +304,8 @@ export function StudyView({ params, query }: ViewProps) {
       <Header job={job} study={study} chart={chart?.response} onChange={polledJob.refresh} />
       <FilterBar filter={filter} analysis={effects.data} coverage={coverage} onFilter={onFilter} />
       {filterError && <ErrorLine error={filterError} />}
-      <div class="panels">
+      <div class="halves">
+       <div>
         <Panel
           title="Search"
           actions={
@@ -344,6 +345,15 @@ export function StudyView({ params, query }: ViewProps) {
             polledChart.isLoading && <Loading />
           )}
         </Panel>
+        <Outcomes
+          study={name}
+          reasons={analysis?.outcomes ?? []}
+          revision={coverage?.revision ?? ""}
+          onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+        />
+        {study.space && <Space space={study.space} />}
+       </div>
+       <div>
         <Parameters
           effects={analysis?.parameters ?? []}
           importance={importance}
@@ -362,14 +372,9 @@ export function StudyView({ params, query }: ViewProps) {
           onShown={(shown) => setQuery({ grid: shown })}
           onCell={(first, second) => onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))}
         />
-        <Outcomes
-          study={name}
-          reasons={analysis?.outcomes ?? []}
-          revision={coverage?.revision ?? ""}
-          onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
-        />
         <Final study={study} isOver={hasEnded(job)} />
-        {study.space && <Space space={study.space} />}
+       </div>
+      </div>
         <Trials
           study={name}
           filter={filter}
@@ -381,7 +386,6 @@ export function StudyView({ params, query }: ViewProps) {
           onOrder={(byTime) => setQuery({ order: byTime ? "" : "end" })}
           onColumns={(columns) => setQuery({ columns: columns.join(",") })}
         />
-      </div>
     </>
   );
 }
