@@ -4,6 +4,8 @@ import { type ApiError, asApiError } from "./api";
 import { Shared } from "./shared";
 
 const MAX_WAIT_MS = 30_000;
+// The same call would fail again.
+const FINAL_CODES = ["unauthenticated", "not_found", "permission_denied", "invalid_argument", "unimplemented"];
 
 // How old the view is that is looked at: the oldest of its polls.
 export interface Freshness {
@@ -96,7 +98,7 @@ export function usePoll<T>(
         if (isGone || mine.signal.aborted) return;
         const error = asApiError(caught);
         failures++;
-        isDone = error.code === "unauthenticated" || error.code === "not_found" || error.code === "permission_denied";
+        isDone = FINAL_CODES.includes(error.code);
         setPoll(id, { asOf, error, isOver: isDone });
         setState((old) => ({ key, data: old.key === key ? old.data : undefined, error }));
         plan(Math.min(MAX_WAIT_MS, 1000 * 2 ** Math.min(failures, 5)));

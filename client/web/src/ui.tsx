@@ -62,7 +62,7 @@ export function Table<T>(props: {
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th key={column.name} scope="col" class={column.isNumber ? "number" : ""} title={column.title}>
+              <th key={column.name} scope="col" class={column.isNumber ? "number" : column.isText ? "text" : ""} title={column.title}>
                 {column.name}
               </th>
             ))}
@@ -208,7 +208,7 @@ export function Time(props: { ms: string | number | undefined; none?: string }) 
   if (!ms) return <>{props.none ?? "–"}</>;
   return (
     <time dateTime={new Date(ms).toISOString()} title={utcTime(ms)}>
-      {localTime(ms)}
+      <span>{localTime(ms).slice(0, 10)}</span> <span>{localTime(ms).slice(11)}</span>
     </time>
   );
 }

@@ -169,7 +169,7 @@ export function SearchChart(props: {
       return found;
     };
     const under = (u: uPlot) => {
-      const { d: data } = latest.current;
+      const data = now();
       const context = u.ctx;
       const ratio = devicePixelRatio;
       const { left, top, width, height } = u.bbox;
@@ -193,7 +193,17 @@ export function SearchChart(props: {
         context.imageSmoothingEnabled = false;
         context.drawImage(image.current, x, y, u.valToPos(data.xMax, "x", true) - x, u.valToPos(data.scale(data.low), "y", true) - y);
       }
-      context.globalAlpha = 1;
+      context.restore();
+    };
+    const over = (u: uPlot) => {
+      const data = now();
+      const context = u.ctx;
+      const ratio = devicePixelRatio;
+      const { left, top, width, height } = u.bbox;
+      context.save();
+      context.beginPath();
+      context.rect(left, top, width, height);
+      context.clip();
       data.levels.forEach((level, i) => {
         const y = u.valToPos(data.scale(level.timeNs ?? 0), "y", true);
         context.strokeStyle = colour(levelColours[i % levelColours.length]!);
@@ -215,16 +225,13 @@ export function SearchChart(props: {
         }
       });
       context.restore();
-    };
-    const over = (u: uPlot) => {
       const at = step.current;
-      const data = now();
       if (at < 0 || at >= data.bestX.length) return;
-      u.ctx.strokeStyle = colour("--text");
-      u.ctx.lineWidth = 2 * devicePixelRatio;
-      u.ctx.beginPath();
-      u.ctx.arc(u.valToPos(data.bestX[at]!, "x", true), u.valToPos(data.scale(data.bestNs[at]!), "y", true), 7 * devicePixelRatio, 0, 7);
-      u.ctx.stroke();
+      context.strokeStyle = colour("--text");
+      context.lineWidth = 2 * ratio;
+      context.beginPath();
+      context.arc(u.valToPos(data.bestX[at]!, "x", true), u.valToPos(data.scale(data.bestNs[at]!), "y", true), 7 * ratio, 0, 7);
+      context.stroke();
     };
     const selected = (u: uPlot) => {
       const { left, top, width, height } = u.select;
@@ -241,7 +248,7 @@ export function SearchChart(props: {
         width: Math.max(200, element.clientWidth),
         height: heightOf(now()),
         legend: { show: false },
-        padding: [6, 28, 0, 0],
+        padding: [6, 40, 0, 0],
         scales: {
           x: { time: false, range: () => [now().xMin, now().xMax] },
           y: {

@@ -129,7 +129,7 @@ export function PairGrid(props: {
                           <button
                             type="button"
                             class={`cell ${props.shown === "failed" ? "cell-failed" : ""}`}
-                            style={{ "--share": `${Math.round(share * 60)}%` }}
+                            style={{ "--share": `${Math.round(share * 50)}%` }}
                             title={words}
                             aria-label={words}
                             onClick={() => props.onCell([column, columnValue], [row, rowValue])}

@@ -18,26 +18,28 @@ interface Field {
   isText?: boolean;
   cell: (trial: Trial) => preact.ComponentChildren;
   csv: (trial: Trial) => string | number;
+  csvName?: string; // with its unit
 }
 
 const fields: Field[] = [
   { name: "outcome", cell: (t) => <Outcome outcome={t.outcome} />, csv: (t) => outcomeText(t.outcome) },
-  { name: "time", isNumber: true, cell: (t) => nanoseconds(t.measurement?.medianNs), csv: (t) => t.measurement?.medianNs ?? "" },
+  { name: "time", isNumber: true, cell: (t) => nanoseconds(t.measurement?.medianNs), csv: (t) => t.measurement?.medianNs ?? "", csvName: "median_ns" },
   { name: "spread", isNumber: true, cell: (t) => spread(t.measurement), csv: (t) => spread(t.measurement) },
   { name: "message", isText: true, cell: (t) => <span class="message" title={t.message}>{t.message}</span>, csv: (t) => t.message ?? "" },
   { name: "samples", isNumber: true, cell: (t) => count(t.measurement?.samples), csv: (t) => t.measurement?.samples ?? 0 },
   { name: "registers", isNumber: true, cell: (t) => t.resources?.registers || "–", csv: (t) => t.resources?.registers ?? "" },
-  { name: "spills", isNumber: true, cell: (t) => (t.resources ? bytes(t.resources.spillBytes) : "–"), csv: (t) => t.resources?.spillBytes ?? "" },
+  { name: "spills", isNumber: true, cell: (t) => (t.resources ? bytes(t.resources.spillBytes) : "–"), csv: (t) => t.resources?.spillBytes ?? "", csvName: "spill_bytes" },
   {
     name: "shared memory",
     isNumber: true,
     cell: (t) => (t.resources ? bytes((t.resources.staticSharedBytes ?? 0) + (t.resources.dynamicSharedBytes ?? 0)) : "–"),
     csv: (t) => (t.resources?.staticSharedBytes ?? 0) + (t.resources?.dynamicSharedBytes ?? 0),
+    csvName: "shared_bytes",
   },
   { name: "blocks/SM", isNumber: true, cell: (t) => t.resources?.blocksPerSm || "–", csv: (t) => t.resources?.blocksPerSm ?? "" },
-  { name: "clock", isNumber: true, cell: (t) => (t.measurement?.clockMhz ? `${t.measurement.clockMhz} MHz` : "–"), csv: (t) => t.measurement?.clockMhz ?? "" },
-  { name: "device busy", isNumber: true, cell: (t) => duration(t.deviceBusyMs ?? 0), csv: (t) => t.deviceBusyMs ?? "" },
-  { name: "ended", cell: (t) => <Time ms={t.endedAtMs} />, csv: (t) => int(t.endedAtMs) },
+  { name: "clock", isNumber: true, cell: (t) => (t.measurement?.clockMhz ? `${t.measurement.clockMhz} MHz` : "–"), csv: (t) => t.measurement?.clockMhz ?? "", csvName: "clock_mhz" },
+  { name: "device busy", isNumber: true, cell: (t) => duration(t.deviceBusyMs ?? 0), csv: (t) => t.deviceBusyMs ?? "", csvName: "device_busy_ms" },
+  { name: "ended", cell: (t) => <Time ms={t.endedAtMs} />, csv: (t) => int(t.endedAtMs), csvName: "ended_at_ms" },
 ];
 const usual = ["outcome", "time", "spread", "config", "message"];
 
@@ -111,7 +113,7 @@ export function Trials(props: {
 
   const csv = async () => {
     const all = [...fields, ...parameters.map(parameterField)];
-    const lines = [["trial", ...all.map((field) => field.name)].map(quoted).join(",")];
+    const lines = [["trial", ...all.map((field) => field.csvName ?? field.name)].map(quoted).join(",")];
     let pageToken = "";
     do {
       const next: ListTrialsResponse = await call("tunefarm.v1.TuningService/ListTrials", { ...request, pageSize: CSV_PAGE, pageToken });

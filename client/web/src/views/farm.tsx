@@ -149,7 +149,7 @@ function Devices() {
           empty="There is no device: no agent has registered."
           columns={[
             { name: "device", isText: true, cell: deviceName },
-            { name: "state", cell: (device) => <DeviceState device={device} /> },
+            { name: "state", isText: true, cell: (device) => <DeviceState device={device} /> },
             ...(isAdmin ? [{ name: "", cell: actions }] : []),
           ]}
         />

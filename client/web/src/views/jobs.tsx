@@ -111,6 +111,7 @@ export function Jobs({ query }: ViewProps) {
             { name: "job", cell: (job) => <a href={href(job.name ?? "")}>job&nbsp;{jobNumber(job.name)}</a> },
             { name: "kernel", isText: true, cell: (job) => link("kernel", job.kernelName) },
             { name: "state", isText: true, cell: (job) => <><StateWord job={job} />{job.error && <div class="bad">{job.error}</div>}</> },
+            { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
             { name: "problems", isNumber: true, cell: (job) => count((job.problems ?? []).length) },
             { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
             { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
@@ -119,7 +120,6 @@ export function Jobs({ query }: ViewProps) {
             { name: "created", cell: (job) => <Time ms={int(job.createdAtMs)} /> },
             { name: "label", isText: true, cell: (job) => link("label", job.label) },
             { name: "submitted by", cell: (job) => link("who", job.submittedBy) },
-            { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
           ]}
         />
       )}

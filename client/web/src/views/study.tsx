@@ -49,7 +49,7 @@ function Header(props: { job: Job; study: StudyMessage; chart: GetStudyChartResp
           {study.deviceClassName}
         </h1>
         <StateWord job={job} />
-        <span class="muted">{enumText(study.state, "STUDY_STATE_").toLowerCase()}</span>
+        {!hasEnded(job) && <span class="muted">{enumText(study.state, "STUDY_STATE_").toLowerCase()}</span>}
         <ProgressBar progress={study.progress} isLive={study.state !== "STUDY_STATE_ENDED"} />
         <JobActions job={job} onChange={props.onChange} />
       </div>
@@ -98,6 +98,7 @@ function FilterBar(props: {
   const parameters = props.analysis?.analysis?.parameters ?? [];
   useKey("/", () => field.current?.focus());
   const chips = chipsOf(props.filter);
+  useEffect(() => setProblem(""), [writeFilter(props.filter)]);
   const add = (event: Event) => {
     event.preventDefault();
     const next = addCondition(props.filter, text, parameters);
@@ -115,7 +116,7 @@ function FilterBar(props: {
           <input
             ref={field}
             list="conditions"
-            size={26}
+            size={34}
             value={text}
             placeholder="BLOCK_M=64,128 or time<400us"
             aria-describedby={problem ? "filter-problem" : undefined}
