@@ -4,6 +4,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "../app.css";
+import "../views.css";
 import { type ApiError, asApiError, call, caller, isOutdated, secret, setSecret } from "./api";
 import { duration, localTime } from "./format";
 import { useKey } from "./keys";
@@ -13,6 +14,7 @@ import { useShared } from "./shared";
 import { Announcer, Button, Empty, ErrorLine } from "./ui";
 import { Help } from "./views/help";
 import { buySession, Login } from "./views/login";
+import { TrialView } from "./views/trial";
 
 export interface ViewProps {
   params: Record<string, string>; // the parts of the path that the pattern names
@@ -26,6 +28,11 @@ interface View {
 }
 
 const views: View[] = [
+  {
+    pattern: "jobs/:job/studies/:study/trials/:trial",
+    title: ({ job, study, trial }) => `Trial ${job}/${study}/${trial}`,
+    component: TrialView,
+  },
 ];
 
 // What the navigation shows: path and word.
