@@ -12,6 +12,9 @@ import { freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
 import { Announcer, Button, Empty, ErrorLine } from "./ui";
+import { BestView } from "./views/best";
+import { CatalogView } from "./views/catalog";
+import { CompareView } from "./views/compare";
 import { Help } from "./views/help";
 import { buySession, Login } from "./views/login";
 import { TrialView } from "./views/trial";
@@ -33,6 +36,9 @@ const views: View[] = [
     title: ({ job, study, trial }) => `Trial ${job}/${study}/${trial}`,
     component: TrialView,
   },
+  { pattern: "catalog", title: () => "Catalog", component: CatalogView },
+  { pattern: "catalog/best", title: () => "Best config", component: BestView },
+  { pattern: "compare", title: () => "Compare", component: CompareView },
 ];
 
 // What the navigation shows: path and word.

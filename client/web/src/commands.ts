@@ -45,6 +45,15 @@ export function runCommand(
   ].join(" ");
 }
 
+// Asks for the best config of a problem.
+export function bestCommand(kernel: string, problem: Problem | undefined, device: string | undefined): string {
+  return [
+    `tunefarm best ${shellWord(kernel)}`,
+    ...settings(problem?.dims, "--dim "),
+    ...(device ? [`--device ${shellWord(device)}`] : []),
+  ].join(" ");
+}
+
 // Options of a compiler that define the parameters.
 export function defines(config: Config | undefined): string {
   return byName(config?.values)
@@ -58,4 +67,9 @@ export function configJson(config: Config | undefined): string {
     value.intValue !== undefined ? Number(value.intValue) : (value.doubleValue ?? value.boolValue ?? value.stringValue ?? ""),
   ]);
   return JSON.stringify(Object.fromEntries(values));
+}
+
+// "BLOCK_M=128 STAGES=3", by name.
+export function configOneLine(config: Config | undefined): string {
+  return settings(config?.values, "").join(" ");
 }

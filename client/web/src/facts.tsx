@@ -44,3 +44,29 @@ export function useWidth<T extends HTMLElement>(): [RefObject<T>, number] {
   }, []);
   return [ref, width];
 }
+
+// What a chart shows, as a table that is made when it is opened.
+export function AsTable(props: { children: () => ComponentChildren }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>as a table</summary>
+      {isOpen && props.children()}
+    </details>
+  );
+}
+
+// A text in a cell of a table: a long one wraps anywhere, but not to less than a few words.
+export function Long(props: { text: string }) {
+  return props.text.length > 24 ? <span class="long">{props.text}</span> : <>{props.text}</>;
+}
+
+// A text of several lines in a dialog.
+export function TextField(props: { label: string; value: string; onInput: (value: string) => void }) {
+  return (
+    <label class="field">
+      {props.label}
+      <textarea rows={2} maxLength={1000} value={props.value} onInput={(event) => props.onInput(event.currentTarget.value)} />
+    </label>
+  );
+}

@@ -1,8 +1,9 @@
 // The samples of a measurement in the order in which they were taken, with the median and its interval.
 import type { Measurement } from "api";
+import { AsTable, useWidth } from "./facts";
 import { nanoseconds } from "./format";
 import { linearScale } from "./scale";
-import { useWidth } from "./facts";
+import { Table } from "./ui";
 
 const HEIGHT = 120;
 const LEFT = 66;
@@ -41,6 +42,20 @@ export function SamplePlot(props: { measurement: Measurement }) {
           {samples.length}
         </text>
       </svg>
+      <AsTable>
+        {() => (
+          <Table
+            caption="Samples"
+            hidesCaption
+            rows={samples.map((ns, i) => ({ ns, number: i + 1 }))}
+            rowKey={(row) => row.number}
+            columns={[
+              { name: "sample", isNumber: true, cell: (row) => row.number },
+              { name: "ns", isNumber: true, cell: (row) => row.ns.toFixed(1) },
+            ]}
+          />
+        )}
+      </AsTable>
     </figure>
   );
 }

@@ -1,15 +1,14 @@
 // One trial: what became of a config and why, how its time was taken, what its binary needs, and how to run it again.
-import type { Job, Measurement, ResourceUse, Study, Trial, Verification } from "api";
+import type { Job, ResourceUse, Study, Trial, Verification } from "api";
 import { call } from "../api";
 import type { ViewProps } from "../app";
-import { byName, configJson, defines, runCommand, shortName } from "../commands";
-import { bytes, byteRate, count, enumText, flopRate, int, nanoseconds, number, percent, ratio, spread, valueText } from "../format";
+import { runCommand, shortName } from "../commands";
 import { Facts, Warning } from "../facts";
-import { useKey } from "../keys";
+import { bytes, count, int, nanoseconds, number } from "../format";
 import { usePoll } from "../poll";
+import { ConditionsPanel, ConfigPanel, sentence, TimePanel } from "../result_panels";
 import { href } from "../route";
-import { SamplePlot } from "../sample_plot";
-import { copy, CopyButton, ErrorLine, Loading, Outcome, Panel, Table, Time } from "../ui";
+import { CopyButton, ErrorLine, Loading, Outcome, Panel, Table, Time } from "../ui";
 
 interface Loaded {
   trial: Trial;
@@ -17,21 +16,10 @@ interface Loaded {
   study: Study | undefined;
 }
 
-const STOP_REASONS: Record<string, string> = {
-  STOP_REASON_CONVERGED: "the interval is narrow enough",
-  STOP_REASON_TIME_BUDGET: "the time budget is spent",
-  STOP_REASON_SAMPLE_BUDGET: "the sample budget is spent",
-  STOP_REASON_LOSING: "stopped early: it cannot win",
-};
-
 // Numbers that JSON writes as text where they are not finite ("NaN").
 function any(value: number | string | undefined): string {
   const real = Number(value ?? 0);
   return Number.isFinite(real) ? String(Number(real.toPrecision(9))) : String(real);
-}
-
-function sentence(enumerator: string | undefined, prefix: string): string {
-  return enumText(enumerator, prefix).toLowerCase().replaceAll("_", " ");
 }
 
 async function load(name: string, signal: AbortSignal): Promise<Loaded> {
@@ -48,63 +36,6 @@ async function load(name: string, signal: AbortSignal): Promise<Loaded> {
 
 export function trialHref(name: string | undefined): string {
   return href(name ?? "");
-}
-
-function TimePanel(props: { m: Measurement; study: Study | undefined }) {
-  const { m, study } = props;
-  const base = study?.baseline?.measurement?.medianNs;
-  return (
-    <Panel title="Time">
-      <Facts
-        facts={[
-          ["median", `${nanoseconds(m.medianNs)} ${spread(m)}`],
-          ["95 % interval", `${nanoseconds(m.ciLowNs)} to ${nanoseconds(m.ciHighNs)}`],
-          ["range", `${nanoseconds(m.minNs)} to ${nanoseconds(m.maxNs)}, deviation ${nanoseconds(m.stdevNs)}`],
-          ["over the baseline", base && m.medianNs ? ratio(base / m.medianNs) : ""],
-          ["rate", study?.flops ? flopRate(study.flops, m.medianNs) : ""],
-          ["memory rate", study?.bytes ? byteRate(study.bytes, m.medianNs) : ""],
-          ["of the floor", study?.floorNs && m.medianNs ? percent(study.floorNs / m.medianNs) : ""],
-          [
-            "samples",
-            `${count(m.samples)}${int(m.launchesPerSample) > 1 ? ` of ${count(m.launchesPerSample)} launches each` : ""}: ` +
-              (STOP_REASONS[m.stopReason ?? ""] ?? (m.converged ? "converged" : "not converged")),
-          ],
-          ["discarded", m.discardedSamples ? `${count(m.discardedSamples)} samples, taken while the device throttled` : ""],
-        ]}
-      />
-      {(m.sampleNs?.length ?? 0) > 1 && <SamplePlot measurement={m} />}
-      {!m.sampleNs?.length && <p class="muted">Single samples are kept of winners, finalists and failures only.</p>}
-    </Panel>
-  );
-}
-
-function ConditionsPanel(props: { m: Measurement; trial: Trial }) {
-  const { m, trial } = props;
-  return (
-    <Panel title="Conditions">
-      <Facts
-        facts={[
-          ["clock", m.clockMhz ? `${count(m.clockMhz)} MHz` : ""],
-          ["power", m.powerWatts ? `${number(m.powerWatts)} W` : ""],
-          ["temperature", m.temperatureC ? `${m.temperatureC} °C` : ""],
-          [
-            "throttling",
-            m.throttled || m.throttleReason ? (
-              <Warning>{m.throttleReason ? `held down by ${m.throttleReason}` : "the device throttled"}</Warning>
-            ) : (
-              "none"
-            ),
-          ],
-          ["others on the device", m.contended ? <Warning>the device was shared meanwhile</Warning> : "none"],
-          ["timed by", sentence(m.method, "TIMING_METHOD_")],
-          ["caches", m.coldCache ? "flushed before each sample" : "left warm"],
-          ["input copies", int(m.inputCopies) > 1 ? count(m.inputCopies) : ""],
-          ["judged by", m.selfJudged ? <Warning>the kernel's own process: nothing outside of it checked the times</Warning> : ""],
-          ["device", trial.deviceUuid],
-        ]}
-      />
-    </Panel>
-  );
 }
 
 function ResourcePanel(props: { use: ResourceUse; trial: Trial }) {
@@ -177,40 +108,6 @@ function Remarks(props: { trial: Trial }) {
   );
 }
 
-function ConfigPanel(props: { trial: Trial; command: string }) {
-  const { trial, command } = props;
-  const values = byName(trial.config?.values);
-  useKey("c", () => void copy(defines(trial.config), "the config as -D options"));
-  if (values.length === 0) return null;
-  return (
-    <Panel
-      title="Config"
-      actions={
-        <>
-          <CopyButton label="-D" text={defines(trial.config)} what="the config as -D options" />
-          <CopyButton label="JSON" text={configJson(trial.config)} what="the config as JSON" />
-          {command && <CopyButton label="run" text={command} what="the command that runs this config" />}
-        </>
-      }
-    >
-      <dl class="config">
-        {values.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{valueText(value)}</dd>
-          </div>
-        ))}
-      </dl>
-      {command && (
-        <>
-          <h3>Run it again</h3>
-          <pre>{command}</pre>
-        </>
-      )}
-    </Panel>
-  );
-}
-
 export function TrialView(props: ViewProps) {
   const { job: jobId, study: studyId, trial: ordinal } = props.params;
   const name = `jobs/${jobId}/studies/${studyId}/trials/${ordinal}`;
@@ -225,6 +122,12 @@ export function TrialView(props: ViewProps) {
   if (isLoading || !data) return <Loading />;
   const { trial, job, study } = data;
   const m = trial.measurement?.medianNs ? trial.measurement : undefined;
+  const against = {
+    baselineNs: study?.baseline?.measurement?.medianNs,
+    flops: study?.flops,
+    bytes: study?.bytes,
+    floorNs: study?.floorNs,
+  };
   const purpose = sentence(trial.purpose, "TRIAL_PURPOSE_");
   const hasCommand = job?.kernelName && Object.keys(trial.config?.values ?? {}).length > 0;
   const command = hasCommand ? runCommand(job.kernelName!, study?.problem, trial.config, study?.deviceClassId, job.policy) : "";
@@ -251,9 +154,9 @@ export function TrialView(props: ViewProps) {
         ]}
       />
       <div class="panels">
-        <ConfigPanel trial={trial} command={command} />
-        {m && <TimePanel m={m} study={study} />}
-        {m && <ConditionsPanel m={m} trial={trial} />}
+        <ConfigPanel config={trial.config} command={command} title="Run it again" />
+        {m && <TimePanel m={m} against={against} />}
+        {m && <ConditionsPanel m={m} more={[["device", trial.deviceUuid]]} />}
         {trial.resources && <ResourcePanel use={trial.resources} trial={trial} />}
         {int(trial.verification?.elements) > 0 && <CheckPanel check={trial.verification!} />}
         {trial.log && (
