@@ -5,18 +5,22 @@ import { useEffect, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "../app.css";
 import "../views.css";
-import { type ApiError, asApiError, call, caller, isOutdated, secret, setSecret } from "./api";
+import { type ApiError, asApiError, call, caller, isOutdated, secret } from "./api";
 import { duration, localTime } from "./format";
 import { useKey } from "./keys";
 import { freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
 import { Announcer, Button, Empty, ErrorLine } from "./ui";
+import { Account } from "./views/account";
 import { BestView } from "./views/best";
 import { CatalogView } from "./views/catalog";
 import { CompareView } from "./views/compare";
+import { DevicesView } from "./views/devices";
 import { Help } from "./views/help";
+import { KernelView, KernelsView } from "./views/kernels";
 import { buySession, Login } from "./views/login";
+import { MissesView } from "./views/misses";
 import { TrialView } from "./views/trial";
 
 export interface ViewProps {
@@ -38,6 +42,10 @@ const views: View[] = [
   },
   { pattern: "catalog", title: () => "Catalog", component: CatalogView },
   { pattern: "catalog/best", title: () => "Best config", component: BestView },
+  { pattern: "misses", title: () => "Misses", component: MissesView },
+  { pattern: "kernels", title: () => "Kernels", component: KernelsView },
+  { pattern: "kernels/:kernel", title: ({ kernel }) => kernel ?? "", component: KernelView },
+  { pattern: "devices", title: () => "Devices", component: DevicesView },
   { pattern: "compare", title: () => "Compare", component: CompareView },
 ];
 
@@ -78,21 +86,6 @@ function FreshnessLine() {
           {paused ? "go on" : "hold"}
         </Button>
       )}
-    </div>
-  );
-}
-
-function Account() {
-  const who = useShared(caller);
-  if (!who) return null;
-  const logOut = () => {
-    if (who.kind === "session") void call("tunefarm.v1.AccessService/EndSession", {}).catch(() => {});
-    setSecret("");
-  };
-  return (
-    <div class="account">
-      <span title={`may: ${(who.roles ?? []).join(", ")}`}>{who.name}</span>
-      <Button onClick={logOut}>Log out</Button>
     </div>
   );
 }

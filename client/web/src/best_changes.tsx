@@ -3,8 +3,8 @@ import type { BestConfig, BestConfigChange, ListBestConfigChangesRequest } from 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { type ApiError, asApiError, call } from "./api";
-import { configOneLine, shortName } from "./commands";
-import { Long } from "./facts";
+import { shortName } from "./commands";
+import { ConfigCell, Long } from "./facts";
 import { enumText, nanoseconds } from "./format";
 import { usePoll } from "./poll";
 import { href } from "./route";
@@ -76,7 +76,7 @@ export function BestChanges(props: {
               <Long text={change.kind === "BEST_CONFIG_CHANGE_KIND_ANNOTATED" ? (change.best?.note ?? "") : (change.reason ?? "")} />
             ),
           },
-          { name: "config", cell: (change) => <code><Long text={configOneLine(change.best?.config)} /></code> },
+          { name: "config", cell: (change) => <ConfigCell config={change.best?.config} /> },
           { name: "revision", isNumber: true, cell: (change) => change.revision },
           ...(props.action ? [{ name: "action", cell: props.action }] : []),
         ]}

@@ -1,6 +1,6 @@
 // Best configs of a kernel on a device class by the values of two dims.
 import type { BestConfig } from "api";
-import { nanoseconds, percent, ratio, valueKey } from "./format";
+import { nanoseconds, ratio, valueKey } from "./format";
 import { setQuery } from "./route";
 import { Button, Choice } from "./ui";
 
@@ -21,7 +21,12 @@ export function metricOf(best: BestConfig, metric: Metric): number {
 
 function metricText(value: number, metric: Metric): string {
   if (!value) return "–";
-  return metric === "time" ? nanoseconds(value) : metric === "share" ? percent(value) : ratio(value);
+  return metric === "time" ? nanoseconds(value) : metric === "share" ? `${Math.round(value * 100)} %` : ratio(value);
+}
+
+function rangeText(low: number, high: number, metric: Metric): string {
+  const [from, to] = [metricText(low, metric), metricText(high, metric)];
+  return from === to ? from : `${metric === "share" ? from.slice(0, -2) : from}–${to}`;
 }
 
 // Dims with at least two values among the bests, those with the most values first.
@@ -68,7 +73,7 @@ export function BestGrid(props: {
     if (inCell.length === 0) return <td key={column} />;
     const values = inCell.map((best) => metricOf(best, metric)).filter((value) => value > 0);
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    const text = values.length === 0 ? "–" : metricText(low, metric) + (high > low ? ` to ${metricText(high, metric)}` : "");
+    const text = values.length === 0 ? "–" : rangeText(low, high, metric);
     const shade = metric === "share" && values.length > 0 ? Math.round(Math.min(1, low) * 55) : 0;
     return (
       <td key={column} class="number" style={{ background: `color-mix(in srgb, var(--c2) ${shade}%, transparent)` }}>

@@ -1,7 +1,8 @@
 // Names with values, warnings, and the width that a plot has.
-import type { ComponentChildren } from "preact";
-import type { RefObject } from "preact";
+import type { Config } from "api";
+import { type ComponentChildren, Fragment, type RefObject } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { configOneLine } from "./commands";
 
 export type Fact = [name: string, value: ComponentChildren];
 
@@ -56,9 +57,30 @@ export function AsTable(props: { children: () => ComponentChildren }) {
   );
 }
 
-// A text in a cell of a table: a long one wraps anywhere, but not to less than a few words.
+// A text in a cell of a table: a long one wraps, behind a comma or "_" if it can, but not to less than a few words.
 export function Long(props: { text: string }) {
-  return props.text.length > 24 ? <span class="long">{props.text}</span> : <>{props.text}</>;
+  if (props.text.length <= 24) return <>{props.text}</>;
+  const pieces = props.text.split(/(?<=[,_/ ])/);
+  return (
+    <span class="long">
+      {pieces.map((piece, i) => (
+        <Fragment key={i}>
+          {piece}
+          <wbr />
+        </Fragment>
+      ))}
+    </span>
+  );
+}
+
+// A config in a cell of a table: two lines of it, and all of it when the mouse is there.
+export function ConfigCell(props: { config: Config | undefined }) {
+  const text = configOneLine(props.config);
+  return (
+    <code class="config-cell" title={text}>
+      {text}
+    </code>
+  );
 }
 
 // A text of several lines in a dialog.

@@ -98,7 +98,7 @@ export function BestView({ query }: ViewProps) {
         <a href={href("catalog", { kernel, class: deviceClass })}>{best?.deviceClassName || deviceClass}</a>
       </p>
       <h1>
-        {problem} {nanoseconds(best?.measurement?.medianNs)} {best?.pinned && "· pinned"}
+        {problem} {best && nanoseconds(best.measurement?.medianNs)} {best?.pinned && "· pinned"}
       </h1>
       {!best && <Empty>There is no such best config: it was retired, or it never was. Its history:</Empty>}
       {best && (

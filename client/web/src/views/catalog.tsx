@@ -5,8 +5,8 @@ import { call } from "../api";
 import type { ViewProps } from "../app";
 import { BestChanges } from "../best_changes";
 import { BestGrid, varyingDims } from "../best_grid";
-import { configOneLine, shortName } from "../commands";
-import { Facts, Long, Warning } from "../facts";
+import { shortName } from "../commands";
+import { ConfigCell, Facts, Long, Warning } from "../facts";
 import { byteRate, count, flopRate, int, nanoseconds, percent, ratio, spread, valueKey } from "../format";
 import { useKey } from "../keys";
 import { usePoll } from "../poll";
@@ -155,7 +155,7 @@ function BestTable(props: { bests: BestConfig[]; query: Query; hasClass: boolean
           { name: "pinned", cell: (best) => (best.pinned ? "pinned" : "") },
           { name: "note", cell: (best) => <Long text={best.note ?? ""} /> },
           { name: "job", cell: (best) => (best.job ? <a href={href(best.job)}>{shortName(best.job)}</a> : "–") },
-          { name: "config", cell: (best) => <code><Long text={configOneLine(best.config)} /></code> },
+          { name: "config", cell: (best) => <ConfigCell config={best.config} /> },
         ]}
       />
     </>
@@ -290,7 +290,7 @@ export function CatalogView({ query }: ViewProps) {
       {summaries.length > 0 && (
         <div class="panels">
           <Panel title="Changes" class="wide">
-            <BestChanges key={kernel} request={{ kernel }} deviceClassId={deviceClass} />
+            <BestChanges key={kernel} request={{ kernel }} deviceClassId={deviceClass} bestHref={bestHref} />
           </Panel>
         </div>
       )}
