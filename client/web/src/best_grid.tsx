@@ -4,6 +4,8 @@ import { nanoseconds, ratio, valueKey } from "./format";
 import { setQuery } from "./route";
 import { Button, Choice } from "./ui";
 
+const MOST_KEYS = 40; // columns, and rows
+
 export type Metric = "share" | "time" | "gain";
 
 const METRICS: [Metric, string][] = [
@@ -59,6 +61,9 @@ export function BestGrid(props: {
   const columns = dims.find((dim) => dim.name === query.x) ?? dims[0]!;
   const rows = dims.find((dim) => dim.name === query.y && dim !== columns) ?? dims.find((dim) => dim !== columns);
   const metric = METRICS.find(([name]) => name === query.metric)?.[0] ?? (bests.some((best) => best.floorNs) ? "share" : "time");
+  const columnKeys = columns.keys.slice(0, MOST_KEYS);
+  const rowKeys = rows?.keys.slice(0, MOST_KEYS) ?? [""];
+  const isCut = columnKeys.length < columns.keys.length || rowKeys.length < (rows?.keys.length ?? 1);
   const cells = new Map<string, BestConfig[]>();
   const keyOf = (best: BestConfig, dim: string) => {
     const value = best.problem?.dims?.[dim];
@@ -112,6 +117,7 @@ export function BestGrid(props: {
         {rows && select("rows", rows.name, "y")}
         <Choice label="show" value={metric} options={METRICS} onChange={(to) => setQuery({ metric: to })} />
       </div>
+      {isCut && <p class="muted">The first {MOST_KEYS} values of a dim are shown; the filter leads to the others.</p>}
       <div class="table" role="region" aria-label="Grid of best configs" tabIndex={0}>
         <table class="best-grid">
           <caption class="hidden-text">
@@ -121,7 +127,7 @@ export function BestGrid(props: {
           <thead>
             <tr>
               <th scope="col">{rows ? `${rows.name} \\ ${columns.name}` : columns.name}</th>
-              {columns.keys.map((key) => (
+              {columnKeys.map((key) => (
                 <th key={key} scope="col" class="number">
                   {wordOf(key)}
                 </th>
@@ -129,10 +135,10 @@ export function BestGrid(props: {
             </tr>
           </thead>
           <tbody>
-            {(rows?.keys ?? [""]).map((row) => (
+            {rowKeys.map((row) => (
               <tr key={row}>
                 <th scope="row">{wordOf(row)}</th>
-                {columns.keys.map((column) => cell(column, row))}
+                {columnKeys.map((column) => cell(column, row))}
               </tr>
             ))}
           </tbody>

@@ -55,7 +55,6 @@ export function TimePanel(props: { m: Measurement; against: Against }) {
         ]}
       />
       {(m.sampleNs?.length ?? 0) > 1 && <SamplePlot measurement={m} />}
-      {!m.sampleNs?.length && <p class="muted">Single samples are kept of winners, finalists and failures only.</p>}
     </Panel>
   );
 }

@@ -11,6 +11,7 @@ const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 42;
 const CEILINGS = 4; // lines at most
+const MOST_LINKS = 300; // points that are links
 
 interface Point {
   best: BestConfig;
@@ -99,7 +100,10 @@ export function Roofline(props: { bests: BestConfig[]; href: (best: BestConfig) 
         {ceilings.map((rate) => (
           <line key={rate} class="roof" x1={x.at(Math.max(x.from, rate / memory))} x2={x.at(x.to)} y1={y.at(rate)} y2={y.at(rate)} />
         ))}
-        {points.map((point) => (
+        {points.length > MOST_LINKS && (
+          <path class="dots" d={points.map((point) => `M${x.at(point.intensity).toFixed(1)} ${y.at(point.rate).toFixed(1)}h0`).join("")} />
+        )}
+        {points.length <= MOST_LINKS && points.map((point) => (
           <a key={`${point.best.programDigest} ${point.best.problem?.key}`} href={props.href(point.best)}>
             <circle class="point" cx={x.at(point.intensity)} cy={y.at(point.rate)} r="4">
               <title>

@@ -16,7 +16,8 @@ import { Button, Choice, ErrorLine, Loading, Panel, Share, Table, Time } from ".
 
 const PAGE = 1000;
 const MOST_BESTS = 3000; // that are loaded
-const ROWS = 100; // of the list at once
+const ROWS = 50; // of the list at once
+const MOST_OPTIONS = 100; // of a select
 const POLL_MS = 5000;
 
 export function bestHref(best: BestConfig): string {
@@ -187,7 +188,9 @@ function Filters(props: { summaries: BestConfigSummary[]; bests: BestConfig[]; q
     <div class="filters" role="search" aria-label="Filter">
       {select("kernel", "kernel", unique(summaries.map((row) => [row.kernelName ?? "", row.kernelName ?? ""])))}
       {select("device class", "class", unique(summaries.map((row) => [row.deviceClassId ?? "", row.deviceClassName || row.deviceClassId || ""])))}
-      {varyingDims(props.bests).map((dim) => select(dim.name, `d.${dim.name}`, dim.keys.map((key) => [key, key.slice(1)])))}
+      {varyingDims(props.bests)
+        .filter((dim) => dim.keys.length <= MOST_OPTIONS)
+        .map((dim) => select(dim.name, `d.${dim.name}`, dim.keys.map((key) => [key, key.slice(1)])))}
       {props.bests.length > 0 && (
         <>
           <label>
@@ -256,7 +259,7 @@ export function CatalogView({ query }: ViewProps) {
             ["of floor", one.floorShare ? `${percent(one.floorShare)} (geometric mean), at least ${percent(one.floorShareMin)}` : ""],
             [
               "older definition",
-              int(one.staleSource) ? <Warning>{count(one.staleSource)} were tuned with another definition than the newest</Warning> : "",
+              int(one.staleSource) ? <Warning>{count(one.staleSource)} of them: tuned with another definition than the newest</Warning> : "",
             ],
           ]}
         />

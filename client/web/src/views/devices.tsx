@@ -97,6 +97,26 @@ function AgentState(props: { agent: Agent }) {
   );
 }
 
+function AgentDetails(props: { agent: Agent }) {
+  const { agent } = props;
+  return (
+    <details>
+      <summary>more</summary>
+      <Facts
+        facts={[
+          ["id", agent.name?.replace("agents/", "")],
+          ["version", agent.version],
+          ["registered", <Time ms={agent.registeredAtMs} />],
+          ["isolation", agent.sandboxLevel],
+          ["toolchains", (agent.toolchains ?? []).join("; ")],
+          ["clock skew", int(agent.clockSkewMs) ? `${count(agent.clockSkewMs)} ms` : ""],
+          ["heard", agent.servedHere && !agent.inProcess ? `${duration(int(agent.silentMs))} ago` : ""],
+        ]}
+      />
+    </details>
+  );
+}
+
 function Drain(props: { agent: Agent; onChange: () => void }) {
   const name = props.agent.name ?? "";
   const who = props.agent.displayName || name;
@@ -186,7 +206,7 @@ export function DevicesView(_: ViewProps) {
             isNumber: true,
             cell: (device) => (int(device.memoryBytes) ? `${bytes(device.memoryFreeBytes)} of ${bytes(device.memoryBytes)}` : "–"),
           },
-          { name: "uuid", cell: (device) => <code>{device.uuid}</code> },
+          { name: "uuid", cell: (device) => <code class="nowrap">{device.uuid}</code> },
           { name: "details", cell: (device) => <DeviceDetails device={device} /> },
           ...(isAdmin
             ? [
@@ -209,15 +229,12 @@ export function DevicesView(_: ViewProps) {
               rowKey={(agent) => agent.name ?? ""}
               columns={[
                 { name: "agent", cell: (agent) => <Long text={agent.displayName ?? ""} /> },
-                { name: "state", cell: (agent) => <AgentState agent={agent} /> },
+                { name: "state", cell: (agent) => <span class="nowrap"><AgentState agent={agent} /></span> },
                 { name: "host", cell: (agent) => agent.host },
                 { name: "devices", isNumber: true, cell: (agent) => count(agent.devices?.length) },
                 { name: "units", isNumber: true, title: "Trials and compiles that it works on", cell: (agent) => (agent.servedHere ? count(agent.units) : "–") },
                 { name: "labels", cell: (agent) => <Long text={byName(agent.labels).map(([key, value]) => `${key}=${value}`).join(" ")} /> },
-                { name: "version", cell: (agent) => agent.version },
-                { name: "isolation", cell: (agent) => <Long text={agent.sandboxLevel ?? ""} /> },
-                { name: "toolchains", cell: (agent) => <Long text={(agent.toolchains ?? []).join(", ")} /> },
-                { name: "registered", cell: (agent) => <Time ms={agent.registeredAtMs} /> },
+                { name: "details", cell: (agent) => <AgentDetails agent={agent} /> },
                 ...(isAdmin
                   ? [
                       {

@@ -28,7 +28,7 @@ export function Help(props: { onClose: () => void }) {
         <dt><Outcome outcome="OUTCOME_OK" /></dt>
         <dd>correct and measured</dd>
         <dt><Outcome outcome="OUTCOME_PRUNED" /></dt>
-        <dd>ruled out before it ran; NOISY and LOST have this sign too: they say nothing bad about a config</dd>
+        <dd>ruled out before it ran; NOISY (the time is not known well enough) and LOST (the machinery died) have this sign too</dd>
         <dt><Outcome outcome="OUTCOME_WRONG_RESULT" /></dt>
         <dd>every other outcome: the config failed</dd>
         <dt class="so-so">▲</dt>

@@ -200,7 +200,7 @@ export function KernelView({ params, query }: ViewProps) {
             <a href={href("misses", { kernel: name })}>misses</a>
           </p>
           {versions.length > 1 && (
-            <nav aria-label="Definitions" class="buttons">
+            <nav aria-label="Definitions">
               <span class="muted">definitions, newest first:</span>
               {versions.map((kernel) => (
                 <a
