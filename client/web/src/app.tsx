@@ -17,10 +17,14 @@ import { BestView } from "./views/best";
 import { CatalogView } from "./views/catalog";
 import { CompareView } from "./views/compare";
 import { DevicesView } from "./views/devices";
+import { Farm } from "./views/farm";
 import { Help } from "./views/help";
+import { JobView } from "./views/job";
+import { Jobs } from "./views/jobs";
 import { KernelView, KernelsView } from "./views/kernels";
 import { buySession, Login } from "./views/login";
 import { MissesView } from "./views/misses";
+import { StudyView } from "./views/study";
 import { TrialView } from "./views/trial";
 
 export interface ViewProps {
@@ -35,6 +39,10 @@ interface View {
 }
 
 const views: View[] = [
+  { pattern: "", title: () => "Farm", component: Farm },
+  { pattern: "jobs", title: () => "Jobs", component: Jobs },
+  { pattern: "jobs/:job", title: ({ job }) => `Job ${job}`, component: JobView },
+  { pattern: "jobs/:job/studies/:study", title: ({ job, study }) => `Job ${job}, study ${study}`, component: StudyView },
   {
     pattern: "jobs/:job/studies/:study/trials/:trial",
     title: ({ job, study, trial }) => `Trial ${job}/${study}/${trial}`,

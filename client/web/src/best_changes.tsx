@@ -3,7 +3,7 @@ import type { BestConfig, BestConfigChange, ListBestConfigChangesRequest } from 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { type ApiError, asApiError, call } from "./api";
-import { shortName } from "./commands";
+import { shortName } from "./names";
 import { ConfigCell, Long } from "./facts";
 import { enumText, nanoseconds } from "./format";
 import { usePoll } from "./poll";

@@ -1,15 +1,16 @@
 // Names with values, warnings, and the width that a plot has.
 import type { Config } from "api";
-import { type ComponentChildren, Fragment, type RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { configOneLine } from "./commands";
+import { configOneLine } from "./names";
+import { Breakable } from "./ui";
 
 export type Fact = [name: string, value: ComponentChildren];
 
 // Those with an empty value are left out.
 export function Facts(props: { facts: Fact[] }) {
   return (
-    <dl class="facts">
+    <dl class="fact-list">
       {props.facts
         .filter(([, value]) => value !== "" && value !== undefined)
         .map(([name, value]) => (
@@ -57,18 +58,12 @@ export function AsTable(props: { children: () => ComponentChildren }) {
   );
 }
 
-// A text in a cell of a table: a long one wraps, behind a comma or "_" if it can, but not to less than a few words.
+// A text in a cell of a table: a long one wraps, but not to less than a few words.
 export function Long(props: { text: string }) {
   if (props.text.length <= 24) return <>{props.text}</>;
-  const pieces = props.text.split(/(?<=[,_/ ])/);
   return (
     <span class="long">
-      {pieces.map((piece, i) => (
-        <Fragment key={i}>
-          {piece}
-          <wbr />
-        </Fragment>
-      ))}
+      <Breakable text={props.text} />
     </span>
   );
 }
@@ -77,7 +72,7 @@ export function Long(props: { text: string }) {
 export function ConfigCell(props: { config: Config | undefined }) {
   const text = configOneLine(props.config);
   return (
-    <code class="config-cell" title={text}>
+    <code class="config" title={text}>
       {text}
     </code>
   );

@@ -45,11 +45,12 @@ export function bytes(value: string | number | undefined): string {
 }
 
 export function ratio(value: number | undefined): string {
-  return value ? `${number(value)}x` : "–";
+  return value ? `${value < 10 ? value.toFixed(2) : number(value)}x` : "–";
 }
 
 export function percent(share: number | undefined): string {
-  return share === undefined || !Number.isFinite(share) ? "–" : `${number(share * 100, share < 0.1 ? 2 : 3)} %`;
+  if (share === undefined || !Number.isFinite(share)) return "–";
+  return `${share >= 0.1 ? Math.round(share * 100) : number(share * 100, 2)} %`;
 }
 
 // Work over time: flops and nanoseconds give "464 TFLOP/s".

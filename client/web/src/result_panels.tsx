@@ -1,9 +1,10 @@
 // Panels about one config and its time, of a trial or of a best config.
 import type { Config, Measurement } from "api";
-import { byName, configJson, defines } from "./commands";
+import { configCpp, configJson, defineOptions } from "./commands";
 import { type Fact, Facts, Warning } from "./facts";
 import { byteRate, count, enumText, flopRate, int, nanoseconds, number, percent, ratio, spread, valueText } from "./format";
 import { useKey } from "./keys";
+import { byName } from "./names";
 import { SamplePlot } from "./sample_plot";
 import { copy, CopyButton, Panel } from "./ui";
 
@@ -91,20 +92,21 @@ export function ConditionsPanel(props: { m: Measurement; more: Fact[] }) {
 export function ConfigPanel(props: { config: Config | undefined; command: string; title: string }) {
   const { config, command } = props;
   const values = byName(config?.values);
-  useKey("c", () => void copy(defines(config), "the config as -D options"));
+  useKey("c", () => void copy(defineOptions(config), "the config as -D options"));
   if (values.length === 0) return null;
   return (
     <Panel
       title="Config"
       actions={
         <>
-          <CopyButton label="-D" text={defines(config)} what="the config as -D options" />
+          <CopyButton label="-D" text={defineOptions(config)} what="the config as -D options" />
           <CopyButton label="JSON" text={configJson(config)} what="the config as JSON" />
+          <CopyButton label="C++" text={configCpp(config)} what="the config as C++ constants" />
           {command && <CopyButton label="command" text={command} what={`the command: ${props.title}`} />}
         </>
       }
     >
-      <dl class="config">
+      <dl class="config-list">
         {values.map(([name, value]) => (
           <div key={name}>
             <dt>{name}</dt>
@@ -115,7 +117,7 @@ export function ConfigPanel(props: { config: Config | undefined; command: string
       {command && (
         <>
           <h3>{props.title}</h3>
-          <pre class="command">{command}</pre>
+          <pre class="command-text">{command}</pre>
         </>
       )}
     </Panel>

@@ -27,6 +27,7 @@ export interface Column<T> {
   name: string; // the heading
   cell: (row: T) => ComponentChildren;
   isNumber?: boolean; // right-aligned
+  isText?: boolean; // long: may take several lines
   title?: string; // says more about the heading
 }
 
@@ -71,7 +72,7 @@ export function Table<T>(props: {
           {props.rows.map((row) => (
             <tr key={props.rowKey(row)} class={props.rowClass?.(row)}>
               {props.columns.map((column) => (
-                <td key={column.name} class={column.isNumber ? "number" : ""}>
+                <td key={column.name} class={column.isNumber ? "number" : column.isText ? "text" : ""}>
                   {column.cell(row)}
                 </td>
               ))}
@@ -161,6 +162,15 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
         {props.children}
       </div>
     </dialog>
+  );
+}
+
+// A name or key without spaces that may be broken where its parts end.
+export function Breakable(props: { text: string | undefined }) {
+  return (
+    <>
+      {(props.text ?? "").split(/(?<=[,_/.])/).map((part, i) => [i > 0 && <wbr />, part])}
+    </>
   );
 }
 

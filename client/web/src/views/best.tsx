@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call, caller, has } from "../api";
 import type { ViewProps } from "../app";
 import { BestChanges } from "../best_changes";
-import { bestCommand, configOneLine, shortName } from "../commands";
+import { bestCommand, configOneLine, shortName } from "../names";
 import { Facts, TextField } from "../facts";
 import { nanoseconds } from "../format";
 import { usePoll } from "../poll";

@@ -5,7 +5,7 @@ import { call } from "../api";
 import type { ViewProps } from "../app";
 import { BestChanges } from "../best_changes";
 import { BestGrid, varyingDims } from "../best_grid";
-import { shortName } from "../commands";
+import { shortName } from "../names";
 import { ConfigCell, Facts, Long, Warning } from "../facts";
 import { byteRate, count, flopRate, int, nanoseconds, percent, ratio, spread, valueKey } from "../format";
 import { useKey } from "../keys";

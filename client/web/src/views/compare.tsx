@@ -1,4 +1,5 @@
-// Two to six trials or studies side by side. The address names them: "?trials=12/1/17,12/1/20" or "?studies=12/1,13/1".
+// Two to six trials or studies side by side. The address names them: "?trials=12/1/17,12/1/20" or "?studies=12/1,13/1";
+// whole names ("jobs/12/studies/1") are understood too.
 import type { GetStudyChartResponse, Job, Study, Trial } from "api";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -15,7 +16,7 @@ const MOST = 6;
 const TABLE_STEPS = 50; // of each study
 
 function listOf(text: string | undefined, parts: number): string[] {
-  const all = (text ?? "").split(",").filter((name) => name.split("/").length === parts && /^[\d/]+$/.test(name));
+  const all = (text ?? "").split(",").map((name) => name.replace(/jobs\/|studies\/|trials\//g, "")).filter((name) => name.split("/").length === parts && /^[\d/]+$/.test(name));
   return [...new Set(all)].slice(0, MOST);
 }
 

@@ -3,7 +3,7 @@ import type { Agent, Device, DeviceClass } from "api";
 import { useState } from "preact/hooks";
 import { call, caller, has } from "../api";
 import type { ViewProps } from "../app";
-import { byName } from "../commands";
+import { byName } from "../names";
 import { Facts, Long, TextField, Warning } from "../facts";
 import { bytes, byteRate, count, duration, enumText, flopRate, int, nanoseconds } from "../format";
 import { usePoll } from "../poll";

@@ -3,9 +3,10 @@ import type { CreateJobRequest, Job, Miss } from "api";
 import { useState } from "preact/hooks";
 import { ApiError, asApiError, call, caller, has } from "../api";
 import type { ViewProps } from "../app";
-import { shellWord, shortName } from "../commands";
+import { shellQuoted } from "../commands";
 import { Long } from "../facts";
 import { count, enumText, int, number } from "../format";
+import { shortName } from "../names";
 import { usePoll } from "../poll";
 import { href, setQuery } from "../route";
 import { useShared } from "../shared";
@@ -264,7 +265,7 @@ export function MissesView({ query }: ViewProps) {
       </p>
       {misses.length > 0 && (
         <p class="muted">
-          On the command line: <code>tunefarm tune --misses{kernel && ` ${shellWord(kernel)}`}</code>
+          On the command line: <code>tunefarm tune --misses{kernel && ` ${shellQuoted(kernel)}`}</code>
         </p>
       )}
       {toTune && (

@@ -2,9 +2,10 @@
 import type { Job, ResourceUse, Study, Trial, Verification } from "api";
 import { call } from "../api";
 import type { ViewProps } from "../app";
-import { runCommand, shortName } from "../commands";
+import { runCommand } from "../commands";
 import { Facts, Warning } from "../facts";
 import { bytes, count, int, nanoseconds, number } from "../format";
+import { shortName } from "../names";
 import { usePoll } from "../poll";
 import { ConditionsPanel, ConfigPanel, sentence, TimePanel } from "../result_panels";
 import { href } from "../route";
@@ -130,7 +131,7 @@ export function TrialView(props: ViewProps) {
   };
   const purpose = sentence(trial.purpose, "TRIAL_PURPOSE_");
   const hasCommand = job?.kernelName && Object.keys(trial.config?.values ?? {}).length > 0;
-  const command = hasCommand ? runCommand(job.kernelName!, study?.problem, trial.config, study?.deviceClassId, job.policy) : "";
+  const command = hasCommand ? runCommand(job.kernelName!, study?.problem, trial.config, study?.deviceClassId) : "";
   return (
     <>
       <p class="path">
