@@ -11,7 +11,7 @@ export type Metric = "share" | "time" | "gain";
 const METRICS: [Metric, string][] = [
   ["share", "% of floor"],
   ["time", "time"],
-  ["gain", "over baseline"],
+  ["gain", "gain"],
 ];
 
 export function metricOf(best: BestConfig, metric: Metric): number {

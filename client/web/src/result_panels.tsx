@@ -89,7 +89,12 @@ export function ConditionsPanel(props: { m: Measurement; more: Fact[] }) {
   );
 }
 
-export function ConfigPanel(props: { config: Config | undefined; command: string; title: string }) {
+export function ConfigPanel(props: {
+  config: Config | undefined;
+  command: string; // empty: there is none
+  title: string; // what it does
+  label: string; // of the button that copies it
+}) {
   const { config, command } = props;
   const values = byName(config?.values);
   useKey("c", () => void copy(defineOptions(config), "the config as -D options"));
@@ -102,7 +107,7 @@ export function ConfigPanel(props: { config: Config | undefined; command: string
           <CopyButton label="-D" text={defineOptions(config)} what="the config as -D options" />
           <CopyButton label="JSON" text={configJson(config)} what="the config as JSON" />
           <CopyButton label="C++" text={configCpp(config)} what="the config as C++ constants" />
-          {command && <CopyButton label="command" text={command} what={`the command: ${props.title}`} />}
+          {command && <CopyButton label={props.label} text={command} what={`the command that ${props.label === "run" ? "runs" : "looks up"} the config`} />}
         </>
       }
     >

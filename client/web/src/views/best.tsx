@@ -103,7 +103,7 @@ export function BestView({ query }: ViewProps) {
       {!best && <Empty>There is no such best config: it was retired, or it never was. Its history:</Empty>}
       {best && (
         <>
-          {isAdmin && <Decisions key={best.revision} best={best} bestKey={key} onChange={changed} />}
+          {isAdmin && <Decisions key={best.note} best={best} bestKey={key} onChange={changed} />}
           <Facts
             facts={[
               ["note", best.note],
@@ -126,6 +126,7 @@ export function BestView({ query }: ViewProps) {
               config={best.config}
               command={bestCommand(kernel, best.problem, deviceClass)}
               title="Look it up"
+              label="best"
             />
             {best.measurement && <TimePanel m={best.measurement} against={best} />}
             {best.measurement && (

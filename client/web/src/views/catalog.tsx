@@ -83,7 +83,7 @@ function SummaryTable(props: { summaries: BestConfigSummary[]; kernel: string })
           title: "Filed under another program than that of the newest definition",
           cell: (row) => (int(row.staleSource) ? <Warning>{count(row.staleSource)}</Warning> : "–"),
         },
-        { name: "over baseline", isNumber: true, title: "Geometric mean of baseline / best", cell: (row) => ratio(row.gain) },
+        { name: "gain", isNumber: true, title: "Geometric mean of baseline / best", cell: (row) => ratio(row.gain) },
         {
           name: "of floor",
           title: "Geometric mean of roofline floor / best",
@@ -143,8 +143,9 @@ function BestTable(props: { bests: BestConfig[]; query: Query; hasClass: boolean
           { name: "time", isNumber: true, cell: (best) => nanoseconds(best.measurement?.medianNs) },
           { name: "±", isNumber: true, cell: (best) => spread(best.measurement).slice(1) },
           {
-            name: "over baseline",
+            name: "gain",
             isNumber: true,
+            title: "baseline / best",
             cell: (best) => (best.baselineNs && best.measurement?.medianNs ? ratio(best.baselineNs / best.measurement.medianNs) : "–"),
           },
           { name: "rate", isNumber: true, cell: (best) => flopRate(best.flops, best.measurement?.medianNs) },
@@ -153,8 +154,19 @@ function BestTable(props: { bests: BestConfig[]; query: Query; hasClass: boolean
             name: "of floor",
             cell: (best) => (Number.isFinite(share(best)) ? <Share share={share(best)} text={percent(share(best))} /> : "–"),
           },
-          { name: "pinned", cell: (best) => (best.pinned ? "pinned" : "") },
-          { name: "note", cell: (best) => <Long text={best.note ?? ""} /> },
+          ...(bests.some((best) => best.pinned || best.note)
+            ? [
+                {
+                  name: "note",
+                  cell: (best: BestConfig) => (
+                    <>
+                      {best.pinned && <b>pinned </b>}
+                      <Long text={best.note ?? ""} />
+                    </>
+                  ),
+                },
+              ]
+            : []),
           { name: "job", cell: (best) => (best.job ? <a href={href(best.job)}>{shortName(best.job)}</a> : "–") },
           { name: "config", cell: (best) => <ConfigCell config={best.config} /> },
         ]}
@@ -255,7 +267,7 @@ export function CatalogView({ query }: ViewProps) {
         <Facts
           facts={[
             ["best configs", `${count(one.bests)}${int(one.pinned) ? `, ${count(one.pinned)} pinned` : ""}`],
-            ["over baseline", one.gain ? `${ratio(one.gain)} (geometric mean)` : ""],
+            ["gain", one.gain ? `${ratio(one.gain)} (geometric mean)` : ""],
             ["of floor", one.floorShare ? `${percent(one.floorShare)} (geometric mean), at least ${percent(one.floorShareMin)}` : ""],
             [
               "older definition",

@@ -10,6 +10,7 @@ import { AsTable, Facts, Long, useWidth } from "../facts";
 import { bytes, count, decodeDoubles, duration, enumText, nanoseconds, number, outcomeText, percent, spread, valueText } from "../format";
 import { usePoll } from "../poll";
 import { href, setQuery } from "../route";
+import { decades } from "../scale";
 import { Button, Choice, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
 
 const MOST = 6;
@@ -246,7 +247,12 @@ function Curves(props: { curves: Curve[]; isTime: boolean; isLogarithmic: boolea
         scales: { x: { time: false }, y: isLogarithmic ? { distr: 3, range: (_, least, most) => [least / 1.1, most * 1.1] } : {} },
         axes: [
           { ...axis, values: (_, ticks) => ticks.map((tick) => (isTime ? duration(tick * 1000) : count(tick))) },
-          { ...axis, size: 70, values: (_, ticks) => ticks.map((tick) => (tick ? nanoseconds(tick) : "")) },
+          {
+            ...axis,
+            size: 70,
+            ...(isLogarithmic && { splits: (_: uPlot, __: number, least: number, most: number) => decades(least, most) }),
+            values: (_, ticks) => ticks.map((tick) => (tick ? nanoseconds(tick) : "")),
+          },
         ],
         series: [
           { label: isTime ? "time" : "evaluation", value: (_, x) => (x == null ? "–" : isTime ? duration(x * 1000) : count(x)) },

@@ -125,7 +125,7 @@ function Definition(props: { kernel: Kernel }) {
             rowKey={(dim) => dim.name ?? ""}
             empty="The kernel has no dims."
             columns={[
-              { name: "dim", cell: (dim) => <code>{dim.name}</code> },
+              { name: "dim", cell: (dim) => <code><Long text={dim.name ?? ""} /></code> },
               { name: "values", cell: (dim) => <Long text={dimText(dim)} /> },
               { name: "default", cell: (dim) => (dim.defaultValue ? valueText(dim.defaultValue) : "required") },
               { name: "look-up", cell: lookupText },
@@ -141,7 +141,7 @@ function Definition(props: { kernel: Kernel }) {
             rowKey={(parameter) => parameter.name ?? ""}
             empty="The kernel has no parameters."
             columns={[
-              { name: "parameter", cell: (parameter) => <code>{parameter.name}</code> },
+              { name: "parameter", cell: (parameter) => <code><Long text={parameter.name ?? ""} /></code> },
               { name: "values", cell: (parameter) => <Long text={domainText(parameter)} /> },
               { name: "default", cell: (parameter) => valueText(parameter.defaultValue) || "the first" },
               { name: "description", cell: (parameter) => <Long text={parameter.description ?? ""} /> },

@@ -155,7 +155,7 @@ export function TrialView(props: ViewProps) {
         ]}
       />
       <div class="panels">
-        <ConfigPanel config={trial.config} command={command} title="Run it again" />
+        <ConfigPanel config={trial.config} command={command} title="Run it again" label="run" />
         {m && <TimePanel m={m} against={against} />}
         {m && <ConditionsPanel m={m} more={[["device", trial.deviceUuid]]} />}
         {trial.resources && <ResourcePanel use={trial.resources} trial={trial} />}
