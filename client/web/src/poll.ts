@@ -68,6 +68,7 @@ export function usePoll<T>(
     let timer = 0;
     let failures = 0;
     let previous: T | undefined;
+    let previousText = ""; // an equal answer is not drawn again
     let isBusy = false;
     let isDone = false;
     let isGone = false;
@@ -89,9 +90,14 @@ export function usePoll<T>(
         asOf = Date.now();
         isDone = latest.current.isOver(data);
         setPoll(id, { asOf, error: undefined, isOver: isDone });
-        if (data !== previous || previous === undefined) setState({ key, data, error: undefined });
-        else setState((old) => (old.error ? { ...old, error: undefined } : old));
-        previous = data;
+        const text = data === previous ? previousText : JSON.stringify(data);
+        if (previous === undefined || text !== previousText) {
+          previous = data;
+          previousText = text;
+          setState({ key, data, error: undefined });
+        } else {
+          setState((old) => (old.error ? { ...old, error: undefined } : old));
+        }
         const every = latest.current.everyMs;
         plan(typeof every === "number" ? every : every(data));
       } catch (caught) {
@@ -130,5 +136,10 @@ export function usePoll<T>(
   }, [key]);
 
   const refresh = useCallback(() => kick.current(), []);
-  return { data: state.data, error: state.key === key ? state.error : undefined, isLoading: state.key !== key, refresh };
+  return {
+    data: state.data,
+    error: state.key === key ? state.error : undefined,
+    isLoading: state.key !== key,
+    refresh,
+  };
 }
