@@ -24,10 +24,14 @@ export const caller = new Shared<CallerIdentity | undefined>(undefined);
 // The daemon that answers now is of another revision than the one that served the page.
 export const isOutdated = new Shared(false);
 
+// The daemon did not know the session or token any more that calls were made with.
+export const hasEnded = new Shared(false);
+
 let revision = "";
 
 export function setSecret(value: string): void {
   store("secret", value);
+  hasEnded.set(false);
   caller.set(undefined);
   secret.set(value);
 }
@@ -59,13 +63,13 @@ async function errorOf(response: Response): Promise<ApiError> {
 }
 
 // Calls a method; throws ApiError, or what `signal` was aborted with. An answer that the caller is not known any more
-// leads to the login.
+// leads to the login. `used` is the secret that the call is made with; empty: none.
 export async function call<M extends Method>(
   method: M,
   request: RequestOf<M>,
   signal?: AbortSignal,
+  used = secret.get(),
 ): Promise<ResponseOf<M>> {
-  const used = secret.get();
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (used) headers["Authorization"] = `Bearer ${used}`;
   let response: Response;
@@ -87,7 +91,10 @@ export async function call<M extends Method>(
   revision ||= now;
   if (response.ok) return (await response.json()) as ResponseOf<M>;
   const error = await errorOf(response);
-  if (response.status === 401 && used && used === secret.get()) setSecret("");
+  if (response.status === 401 && used && used === secret.get()) {
+    setSecret("");
+    hasEnded.set(true);
+  }
   throw error;
 }
 

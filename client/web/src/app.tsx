@@ -4,15 +4,28 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "../app.css";
-import { type ApiError, asApiError, call, caller, isOutdated, secret, setSecret } from "./api";
+import "../views.css";
+import { type ApiError, asApiError, call, caller, isOutdated, secret } from "./api";
 import { duration, localTime } from "./format";
 import { useKey } from "./keys";
 import { freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
 import { Announcer, Button, Empty, ErrorLine } from "./ui";
+import { Account } from "./views/account";
+import { BestView } from "./views/best";
+import { CatalogView } from "./views/catalog";
+import { CompareView } from "./views/compare";
+import { DevicesView } from "./views/devices";
+import { Farm } from "./views/farm";
 import { Help } from "./views/help";
+import { JobView } from "./views/job";
+import { Jobs } from "./views/jobs";
+import { KernelView, KernelsView } from "./views/kernels";
 import { buySession, Login } from "./views/login";
+import { MissesView } from "./views/misses";
+import { StudyView } from "./views/study";
+import { TrialView } from "./views/trial";
 
 export interface ViewProps {
   params: Record<string, string>; // the parts of the path that the pattern names
@@ -26,6 +39,22 @@ interface View {
 }
 
 const views: View[] = [
+  { pattern: "", title: () => "Farm", component: Farm },
+  { pattern: "jobs", title: () => "Jobs", component: Jobs },
+  { pattern: "jobs/:job", title: ({ job }) => `Job ${job}`, component: JobView },
+  { pattern: "jobs/:job/studies/:study", title: ({ job, study }) => `Job ${job}, study ${study}`, component: StudyView },
+  {
+    pattern: "jobs/:job/studies/:study/trials/:trial",
+    title: ({ job, study, trial }) => `Trial ${job}/${study}/${trial}`,
+    component: TrialView,
+  },
+  { pattern: "catalog", title: () => "Catalog", component: CatalogView },
+  { pattern: "catalog/best", title: () => "Best config", component: BestView },
+  { pattern: "misses", title: () => "Misses", component: MissesView },
+  { pattern: "kernels", title: () => "Kernels", component: KernelsView },
+  { pattern: "kernels/:kernel", title: ({ kernel }) => kernel ?? "", component: KernelView },
+  { pattern: "devices", title: () => "Devices", component: DevicesView },
+  { pattern: "compare", title: () => "Compare", component: CompareView },
 ];
 
 // What the navigation shows: path and word.
@@ -65,21 +94,6 @@ function FreshnessLine() {
           {paused ? "go on" : "hold"}
         </Button>
       )}
-    </div>
-  );
-}
-
-function Account() {
-  const who = useShared(caller);
-  if (!who) return null;
-  const logOut = () => {
-    if (who.kind === "session") void call("tunefarm.v1.AccessService/EndSession", {}).catch(() => {});
-    setSecret("");
-  };
-  return (
-    <div class="account">
-      <span title={`may: ${(who.roles ?? []).join(", ")}`}>{who.name}</span>
-      <Button onClick={logOut}>Log out</Button>
     </div>
   );
 }
