@@ -184,6 +184,7 @@ function Filters(props: { summaries: BestConfigSummary[]; bests: BestConfig[]; q
       {label}{" "}
       <select value={query[name] ?? ""} onChange={(event) => setQuery({ [name]: event.currentTarget.value, page: "" })}>
         <option value="">all</option>
+        {query[name] && !options.some(([value]) => value === query[name]) && <option value={query[name]}>{query[name]}</option>}
         {options.map(([value, text]) => (
           <option key={value} value={value}>
             {text}
@@ -280,9 +281,9 @@ export function CatalogView({ query }: ViewProps) {
       )}
       {isChosen && list.error && <ErrorLine error={list.error} />}
       {isChosen && list.isLoading && <Loading />}
-      {isChosen && list.data && !list.isLoading && (
+      {all.length > 0 && (
         <div class="panels">
-          {isOne && all.length > 0 && (
+          {isOne && (
             <>
               <Panel title="By two dims">
                 <BestGrid bests={bests} query={query} bestHref={bestHref} />
@@ -293,7 +294,7 @@ export function CatalogView({ query }: ViewProps) {
             </>
           )}
           <Panel title={`Best configs (${count(bests.length)}${bests.length < all.length ? ` of ${count(all.length)}` : ""})`} class="wide">
-            {list.data.hasMore && (
+            {list.data?.hasMore && (
               <p>
                 <Warning>There are more than {count(all.length)}: the first of them are shown. Choose a kernel and a device class.</Warning>
               </p>

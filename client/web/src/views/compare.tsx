@@ -4,7 +4,7 @@ import type { GetStudyChartResponse, Job, Study, Trial } from "api";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { call } from "../api";
+import { type ApiError, call } from "../api";
 import type { ViewProps } from "../app";
 import { AsTable, Facts, Long, useWidth } from "../facts";
 import { bytes, count, decodeDoubles, duration, enumText, nanoseconds, number, outcomeText, percent, spread, valueText } from "../format";
@@ -53,6 +53,15 @@ function AddForm(props: { what: string; example: string; parts: number; names: s
       </label>
       <Button type="submit">Add</Button>
     </form>
+  );
+}
+
+function Failure(props: { error: ApiError }) {
+  return (
+    <>
+      <ErrorLine error={props.error} />
+      <Button onClick={() => setQuery({ trials: "", studies: "" })}>Compare others</Button>
+    </>
   );
 }
 
@@ -120,7 +129,7 @@ function Trials(props: { names: string[] }) {
   const { names } = props;
   const { data, error, isLoading } = usePoll(names.join(), (signal) => loadTrials(names, signal), 1000, () => true);
   const change = (to: string[]) => setQuery({ trials: listOf(to.join(), 3).join() });
-  if (error) return <ErrorLine error={error} />;
+  if (error) return <Failure error={error} />;
   if (isLoading || !data) return <Loading />;
   const properties = propertiesOf(data);
   const isShared = (property: Property) => property.texts.every((text) => text === property.texts[0]);
@@ -289,7 +298,7 @@ function Studies(props: { names: string[]; query: ViewProps["query"] }) {
     (curves) => curves.every((curve) => !curve.chart.coverage?.isOpen),
   );
   const change = (to: string[]) => setQuery({ studies: listOf(to.join(), 2).join() });
-  if (error && !data) return <ErrorLine error={error} />;
+  if (error && !data) return <Failure error={error} />;
   if (isLoading || !data) return <Loading />;
   const at = (x: number | undefined) => (x === undefined ? "–" : axis === "time" ? duration(x * 1000) : count(x));
   const level = (curve: Curve, label: string) => nanoseconds(curve.chart.levels?.find((each) => each.label === label)?.timeNs);
