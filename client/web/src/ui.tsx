@@ -1,0 +1,304 @@
+// Parts that views are made of.
+import type { Outcome as OutcomeName } from "api";
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { type ApiError, asApiError } from "./api";
+import { localTime, outcomeText, utcTime } from "./format";
+import { Shared, useShared } from "./shared";
+
+// What assistive technology reads out: changes of state, not counters.
+const announcement = new Shared("");
+
+export function announce(text: string): void {
+  announcement.set("");
+  setTimeout(() => announcement.set(text), 50);
+}
+
+export function Announcer() {
+  const text = useShared(announcement);
+  return (
+    <div class="hidden-text" role="status" aria-live="polite">
+      {text}
+    </div>
+  );
+}
+
+export interface Column<T> {
+  name: string; // the heading
+  cell: (row: T) => ComponentChildren;
+  isNumber?: boolean; // right-aligned
+  isText?: boolean; // long: may take several lines
+  title?: string; // says more about the heading
+}
+
+// ArrowUp and ArrowDown lead to the same link or button of the rows around.
+function moveByRow(event: JSX.TargetedKeyboardEvent<HTMLElement>): void {
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  const focused = document.activeElement;
+  const row = focused?.closest("tr");
+  if (!focused || !row || /^(INPUT|SELECT)$/.test(focused.tagName)) return;
+  const targets = (of: Element) => [...of.querySelectorAll<HTMLElement>("a, button, input")];
+  const to = event.key === "ArrowDown" ? row.nextElementSibling : row.previousElementSibling;
+  const next = to && targets(to)[Math.max(0, targets(row).indexOf(focused as HTMLElement))];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}
+
+export function Table<T>(props: {
+  caption: string; // names the table; drawn unless hidesCaption
+  hidesCaption?: boolean;
+  columns: Column<T>[];
+  rows: T[];
+  rowKey: (row: T) => string | number;
+  rowClass?: (row: T) => string;
+  empty?: ComponentChildren; // instead of a table without rows
+}) {
+  if (props.rows.length === 0 && props.empty) return <Empty>{props.empty}</Empty>;
+  return (
+    <div class="table" role="region" aria-label={props.caption} tabIndex={0}>
+      <table onKeyDown={moveByRow}>
+        <caption class={props.hidesCaption ? "hidden-text" : ""}>{props.caption}</caption>
+        <thead>
+          <tr>
+            {props.columns.map((column) => (
+              <th
+                key={column.name}
+                scope="col"
+                class={column.isNumber ? "number" : column.isText ? "text" : ""}
+                title={column.title}
+              >
+                {column.name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {props.rows.map((row) => (
+            <tr key={props.rowKey(row)} class={props.rowClass?.(row)}>
+              {props.columns.map((column) => (
+                <td key={column.name} class={column.isNumber ? "number" : column.isText ? "text" : ""}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function Button(props: JSX.ButtonHTMLAttributes<HTMLButtonElement>) {
+  return <button type="button" {...props} />;
+}
+
+// A button that calls the daemon: disabled meanwhile, with what went wrong beside it. With `confirm` it asks first.
+export function ActionButton(props: {
+  label: string;
+  act: () => Promise<unknown>;
+  done?: string; // announced when it has worked
+  confirm?: ComponentChildren;
+  isDanger?: boolean;
+}) {
+  const [isBusy, setBusy] = useState(false);
+  const [isAsking, setAsking] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const run = async () => {
+    setAsking(false);
+    setBusy(true);
+    setError(undefined);
+    try {
+      await props.act();
+      if (props.done) announce(props.done);
+    } catch (caught) {
+      setError(asApiError(caught));
+    }
+    setBusy(false);
+  };
+  return (
+    <>
+      <Button
+        class={props.isDanger ? "danger" : ""}
+        disabled={isBusy}
+        onClick={() => (props.confirm ? setAsking(true) : void run())}
+      >
+        {props.label}
+      </Button>
+      {error && <ErrorLine error={error} />}
+      {isAsking && (
+        <Dialog title={`${props.label}?`} onClose={() => setAsking(false)}>
+          <div>{props.confirm}</div>
+          <p class="buttons">
+            <Button class={props.isDanger ? "danger" : "primary"} onClick={() => void run()}>
+              {props.label}
+            </Button>
+            <Button onClick={() => setAsking(false)}>Keep</Button>
+          </p>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+// A modal dialog, open as long as it is drawn. Escape and a click beside it close it.
+export function Dialog(props: { title: string; onClose: () => void; children: ComponentChildren }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    ref.current?.showModal();
+    return () => {
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={ref}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        props.onClose();
+      }}
+      onClick={(event) => event.target === ref.current && props.onClose()}
+    >
+      <div class="dialog">
+        <h2 id={id}>{props.title}</h2>
+        {props.children}
+      </div>
+    </dialog>
+  );
+}
+
+// A name or key without spaces that may be broken where its parts end.
+export function Breakable(props: { text: string | undefined }) {
+  return <>{(props.text ?? "").split(/(?<=[,_/.])/).map((part, i) => [i > 0 && <wbr />, part])}</>;
+}
+
+export function Empty(props: { children: ComponentChildren }) {
+  return <p class="empty">{props.children}</p>;
+}
+
+export function ErrorLine(props: { error: ApiError }) {
+  return (
+    <p class="error" role="alert">
+      ✗ {props.error.message}
+      {props.error.reason && <span class="reason"> ({props.error.reason})</span>}
+    </p>
+  );
+}
+
+export function Loading() {
+  return <p class="empty">Loading …</p>;
+}
+
+// An outcome by sign and word.
+export function Outcome(props: { outcome: OutcomeName | undefined }) {
+  const word = outcomeText(props.outcome);
+  const [sign, kind] =
+    word === "OK"
+      ? ["✓", "good"]
+      : word === "NOISY" || word === "PRUNED" || word === "LOST"
+        ? ["○", "so-so"]
+        : ["✗", "bad"];
+  return (
+    <span class={`outcome ${kind}`}>
+      <span aria-hidden="true">{sign}</span> {word}
+    </span>
+  );
+}
+
+export function Time(props: { ms: string | number | undefined; none?: string }) {
+  const ms = Number(props.ms ?? 0);
+  if (!ms) return <>{props.none ?? "–"}</>;
+  return (
+    <time dateTime={new Date(ms).toISOString()} title={utcTime(ms)}>
+      <span>{localTime(ms).slice(0, 10)}</span> <span>{localTime(ms).slice(11)}</span>
+    </time>
+  );
+}
+
+export async function copy(text: string, what: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea"); // where a page may not use the clipboard by itself
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  announce(`Copied: ${what}.`);
+}
+
+// Copies `text`; the button says so for a moment.
+export function CopyButton(props: { label: string; text: string; what: string }) {
+  const [isCopied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!isCopied) return;
+    const timer = setTimeout(() => setCopied(false), 1500);
+    return () => clearTimeout(timer);
+  }, [isCopied]);
+  return (
+    <Button
+      title={`Copy ${props.what}`}
+      aria-label={`Copy ${props.what}`}
+      onClick={() => void copy(props.text, props.what).then(() => setCopied(true))}
+    >
+      {isCopied ? "✓ copied" : props.label}
+    </Button>
+  );
+}
+
+// A titled part of a view.
+export function Panel(props: {
+  title: ComponentChildren;
+  class?: string;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  const id = useId();
+  return (
+    <section class={`panel ${props.class ?? ""}`} aria-labelledby={id}>
+      <header>
+        <h2 id={id}>{props.title}</h2>
+        {props.actions && <div class="buttons">{props.actions}</div>}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+// A share from 0 to 1 as a bar beside its number.
+export function Share(props: { share: number; text: string }) {
+  return (
+    <span class="share">
+      <span class="bar" aria-hidden="true">
+        <span style={{ width: `${Math.round(Math.min(1, Math.max(0, props.share)) * 100)}%` }} />
+      </span>
+      {props.text}
+    </span>
+  );
+}
+
+// One of several choices, as buttons beside each other.
+export function Choice<T extends string>(props: {
+  label: string;
+  value: T;
+  options: [T, string][];
+  onChange: (value: T) => void;
+}) {
+  return (
+    <span class="choice" role="group" aria-label={props.label}>
+      <span class="muted" aria-hidden="true">
+        {props.label}
+      </span>
+      {props.options.map(([value, text]) => (
+        <Button key={value} aria-pressed={value === props.value} onClick={() => props.onChange(value)}>
+          {text}
+        </Button>
+      ))}
+    </span>
+  );
+}

@@ -1,0 +1,481 @@
+// One study: how its search went, what its parameters do, why trials failed, and its trials, all through one filter.
+import type {
+  AnalyzeStudyResponse,
+  GetStudyChartResponse,
+  Job,
+  SpaceSize,
+  Study as StudyMessage,
+  StudyCoverage,
+  TrialFilter,
+} from "api";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { asApiError, call } from "../api";
+import type { ViewProps } from "../app";
+import { configCpp, configJson, defineOptions, runCommand } from "../commands";
+import { byteRate, configText, count, enumText, flopRate, int, nanoseconds, percent, ratio, spread } from "../format";
+import { bestOf, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
+import { useKey } from "../keys";
+import { usePoll } from "../poll";
+import { href, navigate, setQuery } from "../route";
+import { type Area, type Chart, SearchChart } from "../study/chart";
+import {
+  addCondition,
+  chipsOf,
+  readFilter,
+  suggestions,
+  toggleOutcome,
+  toggleValue,
+  withRange,
+  withValues,
+  writeFilter,
+} from "../study/filter";
+import { Final } from "../study/final";
+import { Outcomes } from "../study/outcomes";
+import { type GridNumber, PairGrid } from "../study/pair_grid";
+import { Parameters } from "../study/parameters";
+import { Trials } from "../study/trials";
+import { announce, Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
+
+// Charts of more trials are asked for less often.
+const MANY_TRIALS = 100_000;
+const COLUMNS = 600;
+const ROWS = 160;
+
+function isSettled(coverage: StudyCoverage | undefined): boolean {
+  return !(coverage?.isOpen ?? false) && int(coverage?.read) >= int(coverage?.stored);
+}
+
+function pollMs(coverage: StudyCoverage | undefined): number {
+  return int(coverage?.read) >= int(coverage?.stored) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
+}
+
+function Header(props: {
+  job: Job;
+  study: StudyMessage;
+  chart: GetStudyChartResponse | undefined;
+  onChange: () => void;
+}) {
+  const { job, study } = props;
+  const [, jobId, , number] = (study.name ?? "").split("/");
+  const { measurement, config, isFinal } = bestOf(study);
+  const ns = measurement?.medianNs;
+  const kernel = job.kernelName ?? "";
+  useKey("c", () => {
+    if (config) void copy(defineOptions(config), "the config as -D options");
+  });
+  const ratios = (props.chart?.levels ?? []).filter((level) => level.timeNs && !/floor|final/.test(level.label ?? ""));
+  return (
+    <>
+      <div class="title">
+        <h1>
+          <a href={href("jobs")}>jobs</a> › <a href={href(`jobs/${jobId}`)}>{jobId}</a> › {kernel} ›{" "}
+          <span class="mono">
+            <Breakable text={study.problem?.key || number} />
+          </span>{" "}
+          on {study.deviceClassName}
+        </h1>
+        <StateWord job={job} />
+        {!hasEnded(job) && <span class="muted">{enumText(study.state, "STUDY_STATE_").toLowerCase()}</span>}
+        <ProgressBar progress={study.progress} isLive={study.state !== "STUDY_STATE_ENDED"} />
+        <JobActions job={job} onChange={props.onChange} />
+      </div>
+      {job.stateReason && <p class="so-so">○ {job.stateReason}</p>}
+      {job.error && <p class="error">✗ {job.error}</p>}
+      {ns ? (
+        <div class="best">
+          <strong class="headline">
+            {nanoseconds(ns)} <span class="muted">{spread(measurement)}</span>
+          </strong>
+          <span class="muted">{isFinal ? "in the final" : "in the search"}</span>
+          {ratios.map((level) => (
+            <span key={level.label}>
+              <strong>{ratio((level.timeNs ?? 0) / ns)}</strong>{" "}
+              {(level.label ?? "").replace(/^baseline: | config$/g, "")}
+            </span>
+          ))}
+          {study.flops ? <span>{flopRate(study.flops, ns)}</span> : null}
+          {study.bytes ? <span>{byteRate(study.bytes, ns)}</span> : null}
+          {study.floorNs ? (
+            <span title={`roofline floor ${nanoseconds(study.floorNs)}`}>{percent(study.floorNs / ns)} of floor</span>
+          ) : null}
+          <span class="mono best-config">{configText(config)}</span>
+          <span class="buttons" role="group" aria-label="Copy the config">
+            <span class="muted">copy:</span>
+            <CopyButton label="-D" text={defineOptions(config)} what="the config as -D options" />
+            <CopyButton label="JSON" text={configJson(config)} what="the config as JSON" />
+            <CopyButton
+              label="run"
+              text={runCommand(kernel, study.problem, config, study.deviceClassId)}
+              what="the command that runs the config"
+            />
+            <CopyButton label="C++" text={configCpp(config)} what="the config as C++ constants" />
+          </span>
+        </div>
+      ) : (
+        <p class="best muted">No config has been measured{study.state === "STUDY_STATE_ENDED" ? "." : " yet."}</p>
+      )}
+      {study.searchEndedBecause && <p class="muted">The search ended: {study.searchEndedBecause}.</p>}
+    </>
+  );
+}
+
+function FilterBar(props: {
+  filter: TrialFilter;
+  analysis: AnalyzeStudyResponse | undefined;
+  coverage: StudyCoverage | undefined;
+  onFilter: (filter: TrialFilter) => void;
+}) {
+  const field = useRef<HTMLInputElement>(null);
+  const [text, setText] = useState("");
+  const [problem, setProblem] = useState("");
+  const parameters = props.analysis?.analysis?.parameters ?? [];
+  useKey("/", () => field.current?.focus());
+  const chips = chipsOf(props.filter);
+  useEffect(() => setProblem(""), [writeFilter(props.filter)]);
+  const add = (event: Event) => {
+    event.preventDefault();
+    const next = addCondition(props.filter, text, parameters);
+    if (typeof next === "string") return setProblem(next);
+    setProblem("");
+    setText("");
+    props.onFilter(next);
+  };
+  const c = props.coverage;
+  return (
+    <div class="filter" role="search" aria-label="Filter of the trials">
+      <form class="buttons" onSubmit={add}>
+        <label>
+          Filter{" "}
+          <input
+            ref={field}
+            list="conditions"
+            size={34}
+            value={text}
+            placeholder="BLOCK_M=64,128 or time<400us"
+            aria-describedby={problem ? "filter-problem" : undefined}
+            aria-invalid={problem !== ""}
+            onInput={(event) => setText(event.currentTarget.value)}
+            onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
+          />
+        </label>
+        <datalist id="conditions">
+          {suggestions(parameters).map((each) => (
+            <option key={each} value={each} />
+          ))}
+        </datalist>
+        <Button type="submit">Add</Button>
+      </form>
+      {chips.map((chip) => (
+        <span key={chip.text} class="chip">
+          {chip.text}{" "}
+          <Button
+            class="plain"
+            aria-label={`Remove the condition ${chip.text}`}
+            onClick={() => props.onFilter(chip.without)}
+          >
+            ×
+          </Button>
+        </span>
+      ))}
+      {chips.length > 0 && <Button onClick={() => props.onFilter({})}>Clear</Button>}
+      <span class="spring" />
+      {c && (
+        <span class="muted">
+          {chips.length ? `${count(c.matching)} of ${count(c.read)} trials` : `${count(c.read)} trials`}
+          {int(c.read) < int(c.stored) && ` read of ${count(c.stored)} …`}
+        </span>
+      )}
+      {problem && (
+        <p id="filter-problem" class="error" role="alert">
+          ✗ {problem}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Space(props: { space: SpaceSize }) {
+  const { space } = props;
+  const about = space.approximate ? "≈" : "";
+  return (
+    <Panel title="Space">
+      <p>
+        {count(space.cartesian)} points → {about}
+        {count(space.valid)} valid
+      </p>
+      <Table
+        caption="What the rules removed"
+        hidesCaption
+        rows={(space.rules ?? []).filter((rule) => int(rule.removed) > 0)}
+        rowKey={(rule) => rule.rule ?? ""}
+        empty="No rule removed a point."
+        columns={[
+          { name: "removed", isNumber: true, cell: (rule) => about + count(rule.removed) },
+          {
+            name: "rule",
+            cell: (rule) => (
+              <>
+                {rule.reason && <div>{rule.reason}</div>}
+                <span class="mono">{rule.rule}</span>
+              </>
+            ),
+          },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+// The analysis with its importance, which takes long: asked for when the study has grown by a quarter, and at its end.
+function useAnalysis(study: string, filter: TrialFilter) {
+  const filterText = writeFilter(filter);
+  const effects = usePoll(
+    `effects ${study} ${filterText}`,
+    async (signal, previous: AnalyzeStudyResponse | undefined) => {
+      const revision = previous?.coverage?.revision;
+      const next = await call(
+        "tunefarm.v1.StudyService/AnalyzeStudy",
+        { study, filter, withoutImportance: true, ...(revision ? { knownRevision: revision } : {}) },
+        signal,
+      );
+      return previous && next.coverage?.revision === revision ? previous : next;
+    },
+    (data) => Math.max(2000, pollMs(data.coverage)),
+    (data) => isSettled(data.coverage),
+  );
+  const coverage = effects.data?.coverage;
+  const size = coverage ? Math.floor(Math.log(1 + int(coverage.matching)) / Math.log(1.25)) : -1;
+  const importance = usePoll(
+    coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "",
+    (signal) =>
+      call("tunefarm.v1.StudyService/AnalyzeStudy", { study, filter }, signal).then(
+        (response) => response.analysis?.importance ?? {},
+      ),
+    60_000,
+    () => true,
+  );
+  return { effects, importance: importance.data };
+}
+
+export function StudyView({ params, query }: ViewProps) {
+  const jobName = `jobs/${params["job"]}`;
+  const name = `${jobName}/studies/${params["study"]}`;
+  const filter = readFilter(query["f"]);
+  const filterText = writeFilter(filter);
+  const isTime = query["x"] === "time";
+  const isLog = query["y"] === "log";
+  const [placeError, setPlaceError] = useState("");
+
+  const polledJob = usePoll<Job>(
+    jobName,
+    (signal) =>
+      call("tunefarm.v1.TuningService/GetJob", { name: jobName }, signal).then((response) => response.job ?? {}),
+    (job) => ((job.studies ?? []).length > 16 ? 5000 : 1000),
+    hasEnded,
+  );
+  const job = polledJob.data;
+  const study = job?.studies?.find((each) => each.name === name);
+  const state = job?.state;
+  const stateBefore = useRef(state);
+  useEffect(() => {
+    if (stateBefore.current && state && state !== stateBefore.current)
+      announce(`The job is ${enumText(state, "JOB_STATE_")} now.`);
+    stateBefore.current = state;
+  }, [state]);
+
+  const polledChart = usePoll(
+    `chart ${name} ${filterText} ${isTime} ${isLog}`,
+    async (signal, previous: Chart | undefined): Promise<Chart> => {
+      const revision = previous?.response.coverage?.revision;
+      const response = await call(
+        "tunefarm.v1.StudyService/GetStudyChart",
+        {
+          study: name,
+          filter,
+          x: isTime ? "CHART_AXIS_SECONDS" : "CHART_AXIS_EVALUATIONS",
+          columns: COLUMNS,
+          rows: ROWS,
+          isLogarithmic: isLog,
+          ...(revision ? { knownRevision: revision } : {}),
+        },
+        signal,
+      );
+      return previous && response.coverage?.revision === revision ? previous : { response, isTime, isLog };
+    },
+    (chart) => pollMs(chart.response.coverage),
+    (chart) => isSettled(chart.response.coverage),
+  );
+  const chart = polledChart.data;
+  const coverage = chart?.response.coverage;
+  const { effects, importance } = useAnalysis(name, filter);
+  const analysis = effects.data?.analysis;
+  const isOver = isSettled(coverage) && hasEnded(job);
+
+  const onFilter = (next: TrialFilter) => setQuery({ f: writeFilter(next) });
+  const withArea = (area: Area): TrialFilter => {
+    let next = filter;
+    if (area.x) {
+      const [min, max] = area.x;
+      next = isTime
+        ? withRange(next, "seconds", { min: Math.max(0, min), max })
+        : withRange(next, "evaluation", { min: Math.max(1, Math.ceil(min)), max: Math.max(1, Math.floor(max)) });
+    }
+    if (area.ns) next = withRange(next, "medianNs", { min: area.ns[0], max: area.ns[1] });
+    return next;
+  };
+  const openPlace = async (area: Area) => {
+    setPlaceError("");
+    try {
+      const { trials = [] } = await call("tunefarm.v1.TuningService/ListTrials", {
+        parent: name,
+        filter: withArea(area),
+        orderByTime: true,
+        pageSize: 1,
+      });
+      if (trials[0]?.name) navigate(href(trials[0].name));
+    } catch (caught) {
+      setPlaceError(asApiError(caught).message);
+    }
+  };
+
+  const pair = (query["pair"] ?? "").split(",");
+  const filterError = [polledChart.error, effects.error].find((error) => error?.reason === "FILTER_INVALID");
+  const names = (analysis?.parameters ?? []).map((each) => each.parameter ?? "");
+  const varied = names.filter((_, i) => (analysis?.parameters?.[i]?.values ?? []).length > 1);
+  const revision = useRef("");
+  revision.current = coverage?.revision ?? "";
+  // Panels are drawn again when what they show has changed, not with each answer.
+  const search = useMemo(
+    () => (
+      <Panel
+        title="Search"
+        actions={
+          <>
+            <Choice
+              label="x"
+              value={isTime ? "time" : ""}
+              options={[
+                ["", "evaluations"],
+                ["time", "time"],
+              ]}
+              onChange={(x) => setQuery({ x })}
+            />
+            <Choice
+              label="y"
+              value={isLog ? "log" : ""}
+              options={[
+                ["", "linear"],
+                ["log", "log"],
+              ]}
+              onChange={(y) => setQuery({ y })}
+            />
+          </>
+        }
+      >
+        {polledChart.error && !filterError && <ErrorLine error={polledChart.error} />}
+        {placeError && <p class="error">✗ {placeError}</p>}
+        {chart ? (
+          <SearchChart
+            study={name}
+            chart={chart}
+            onArea={(area) => onFilter(withArea(area))}
+            onPlace={(area) => void openPlace(area)}
+            onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+          />
+        ) : (
+          polledChart.isLoading && <Loading />
+        )}
+      </Panel>
+    ),
+    [chart, polledChart.error, polledChart.isLoading, placeError, query],
+  );
+  const outcomes = useMemo(
+    () => (
+      <Outcomes
+        study={name}
+        reasons={analysis?.outcomes ?? []}
+        onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+      />
+    ),
+    [name, analysis, query],
+  );
+  const parameters = useMemo(
+    () => (
+      <Parameters
+        effects={analysis?.parameters ?? []}
+        importance={importance}
+        filter={filter}
+        onToggle={(parameter, value) => onFilter(toggleValue(filter, parameter, value))}
+      />
+    ),
+    [analysis, importance, query],
+  );
+  const pairs = useMemo(
+    () => (
+      <PairGrid
+        study={name}
+        filter={filter}
+        effects={analysis?.parameters ?? []}
+        pairs={importance?.pairs ?? []}
+        pair={pair[0] && pair[1] ? [pair[0], pair[1]] : undefined}
+        shown={(query["grid"] as GridNumber | undefined) ?? "best"}
+        isOver={isSettled(coverage)}
+        onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
+        onShown={(shown) => setQuery({ grid: shown })}
+        onCell={(first, second) =>
+          onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))
+        }
+      />
+    ),
+    [name, analysis, importance, isSettled(coverage), query],
+  );
+  const trials = useMemo(
+    () => (
+      <Trials
+        study={name}
+        filter={filter}
+        parameters={names}
+        varied={varied}
+        revision={revision}
+        isOver={isOver}
+        byTime={query["order"] !== "end"}
+        columns={(query["columns"] ?? "").split(",").filter(Boolean)}
+        onOrder={(byTime) => setQuery({ order: byTime ? "" : "end" })}
+        onColumns={(columns) => setQuery({ columns: columns.join(",") })}
+      />
+    ),
+    [name, names.join(), varied.join(), isOver, query],
+  );
+  const space = useMemo(() => study?.space && <Space space={study.space} />, [JSON.stringify(study?.space)]);
+  const final = useMemo(
+    () => study && <Final study={study} isOver={hasEnded(job)} />,
+    [JSON.stringify([study?.state, study?.best, study?.baseline, study?.notPromotedBecause]), hasEnded(job)],
+  );
+  if (!job) return polledJob.error ? <ErrorLine error={polledJob.error} /> : <Loading />;
+  if (!study)
+    return (
+      <Empty>
+        Job {params["job"]} has no study {params["study"]}.
+      </Empty>
+    );
+  return (
+    <>
+      <Header job={job} study={study} chart={chart?.response} onChange={polledJob.refresh} />
+      <FilterBar filter={filter} analysis={effects.data} coverage={coverage} onFilter={onFilter} />
+      {filterError && <ErrorLine error={filterError} />}
+      <div class="halves">
+        <div>
+          {search}
+          {outcomes}
+          {space}
+        </div>
+        <div>
+          {parameters}
+          {pairs}
+          {final}
+        </div>
+      </div>
+      {trials}
+    </>
+  );
+}

@@ -1,0 +1,142 @@
+"""The dashboard while things change: a best that falls, a job that is paused, resumed and cancelled, a daemon that is started
+again under the page, nine tabs."""
+
+import re
+import signal
+import socket
+import unittest
+
+from browser import SMALL, Browser, Dashboard, PageTest, main, wait_until
+
+# A kernel whose configs get faster in the order of the search. The sum is 0, and no compiler knows it.
+STEPS = 60
+DEFINITION = f"""
+display_name: "stairs"
+language: HOST_CXX
+sources {{ path: "stairs.cc" }}
+dims {{ name: "N" default_value: 256 }}
+parameters {{ name: "WORK" values: [{", ".join(str(1000 * n) for n in range(STEPS, 0, -1))}] }}
+arguments {{ name: "y" buffer {{ data_type: F32 length: "N" access: OUT }} }}
+arguments {{ name: "n" scalar {{ data_type: I32 value: "N" }} }}
+launches {{ kernel {{ entry: "stairs" arguments: ["y", "n"] }} }}
+reference {{ steps {{ kernel {{ entry: "level" arguments: ["y", "n"] }} }} }}
+"""
+SOURCE = """
+extern "C" void stairs(float* y, int n) {
+  volatile int none = 0;
+  int sum = 0;
+  for (int i = 0; i < WORK; ++i) sum += none;
+  for (int i = 0; i < n; ++i) y[i] = i + sum;
+}
+extern "C" void level(float* y, int n) {
+  for (int i = 0; i < n; ++i) y[i] = i;
+}
+"""
+TIME = re.compile(r"([\d.]+) (ns|µs|ms) ±")
+UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6}
+
+
+class Live(PageTest):
+    @classmethod
+    def fill(cls):
+        folder = cls.farm.directory / "stairs"
+        folder.mkdir()
+        (folder / "kernel.pbtxt").write_text(DEFINITION)
+        (folder / "stairs.cc").write_text(SOURCE)
+        cls.stairs = folder
+
+    def shown_best(self):
+        """The best of the study in nanoseconds as the page shows it, or None."""
+        found = TIME.search(self.browser.text())
+        return found and float(found[1]) * UNITS[found[2]]
+
+    def test_the_best_falls_while_it_is_watched(self):
+        job = self.submit(self.stairs, "--strategy", "exhaustive", "--policy", "fast")
+        browser = self.browser
+        # Held while the browser gets there, so that there is something left to watch.
+        self.farm.cli("jobs", "pause", job)
+        browser.view(f"#/jobs/{job}/studies/1")
+        browser.wait_text("PAUSED")
+        browser.click("button", "Resume")
+        seen = [wait_until(self.shown_best, "a best on the page")]
+        wait_until(lambda: self.shown_best() < seen[0] / 2 and seen.append(self.shown_best()) is None, "a best that falls")
+        browser.wait_text("SUCCEEDED")
+        browser.wait_text(r"(?i)the search ended: every config tried")
+        shown = wait_until(lambda: "in the final" in browser.text() and self.shown_best(), "the best of the final")
+        final = self.farm.json("jobs", "show", job)["studies"][0]["best"]["measurement"]["median_ns"]
+        self.assertAlmostEqual(shown / final, 1, delta=0.01)
+        # What has ended is not asked for any more.
+        browser.wait_text("ended", selector="header")
+
+    def test_pause_resume_and_cancel(self):
+        job = self.submit("matmul_host")
+        browser = self.browser
+        browser.view(f"#/jobs/{job}")
+        browser.click("button", "Pause")
+        browser.wait_text("PAUSED")
+        self.assertEqual(self.state(job), "PAUSED")
+        browser.click("button", "Resume")
+        browser.wait_text("RUNNING|QUEUED")
+        browser.click("button", "Cancel")
+        browser.wait_text("CANCELLED")
+        self.assertEqual(self.state(job), "CANCELLED")
+        # To delete it asks, and takes no for an answer.
+        browser.click("button", "Delete")
+        browser.click("button", "Keep", below=browser.wait_for("dialog"))
+        browser.wait_gone("dialog")
+        self.assertEqual(self.state(job), "CANCELLED")
+        browser.click("button", "Delete")
+        browser.click("button", "Delete", below=browser.wait_for("dialog"))
+        wait_until(lambda: self.farm.cli("jobs", "show", job, check=False).returncode == 3, "the end of the job")
+        wait_until(lambda: browser.driver.current_url.endswith("#/jobs"), "the list of jobs")
+
+    def test_nine_tabs(self):
+        """A browser has six connections to a host; whoever holds one leaves the others waiting."""
+        job = self.submit("matmul_host")
+        self.addCleanup(self.farm.cli, "jobs", "cancel", job)
+        browser = self.browser
+        first = browser.driver.current_window_handle
+        tabs = [first]
+        browser.view(f"#/jobs/{job}/studies/1")
+        for _ in range(8):
+            browser.driver.switch_to.new_window("tab")
+            tabs.append(browser.driver.current_window_handle)
+            browser.view(f"#/jobs/{job}/studies/1")
+            browser.wait_text("RUNNING|QUEUED")
+        for tab in tabs:
+            browser.driver.switch_to.window(tab)
+            wait_until(self.shown_best, "a best in every tab")
+        for tab in tabs[1:]:
+            browser.driver.switch_to.window(tab)
+            browser.driver.close()
+        browser.driver.switch_to.window(first)
+
+
+class Restart(unittest.TestCase):
+    def test_a_daemon_that_is_started_again_under_the_page(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with Dashboard("--dashboard-listen", f"127.0.0.1:{port}") as farm, Browser() as browser:
+            farm.start()
+            farm.cli("tune", "matmul_host", *SMALL, "--policy", "fast", "--max-trials", "4", "--strategy", "random")
+            browser.log_in(farm.login())
+            browser.view("#/jobs")
+            browser.wait_for("link", "job 1")
+            browser.expected = [r"ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE|ERR_SOCKET", r" 401 "]
+            farm.process.send_signal(signal.SIGTERM)
+            farm.process.wait()
+            # It says so, and what it had shown stays.
+            browser.wait_text("The daemon does not answer", selector="body")
+            browser.wait_for("link", "job 1")
+            farm.start()
+            # Sessions are over with the daemon that made them.
+            browser.wait_for("field", re.compile("^Token"))
+            browser.log_in(farm.login())
+            browser.view("#/jobs")
+            browser.wait_for("link", "job 1")
+            browser.assert_clean()
+
+
+if __name__ == "__main__":
+    main()
