@@ -28,7 +28,9 @@ export function defineOptions(config: Config | undefined): string {
 export function configJson(config: Config | undefined): string {
   const plain = Object.entries(config?.values ?? {}).map(([name, value]) => [
     name,
-    value.intValue !== undefined ? Number(value.intValue) : (value.doubleValue ?? value.boolValue ?? value.stringValue ?? ""),
+    value.intValue !== undefined
+      ? Number(value.intValue)
+      : (value.doubleValue ?? value.boolValue ?? value.stringValue ?? ""),
   ]);
   return JSON.stringify(Object.fromEntries(plain));
 }
@@ -45,7 +47,12 @@ export function configCpp(config: Config | undefined): string {
 }
 
 // The command that runs one config once more.
-export function runCommand(kernel: string, problem: Problem | undefined, config: Config | undefined, device = ""): string {
+export function runCommand(
+  kernel: string,
+  problem: Problem | undefined,
+  config: Config | undefined,
+  device = "",
+): string {
   return [
     "tunefarm run",
     shellQuoted(kernel),
@@ -102,7 +109,9 @@ export function tuneCommands(job: Job): string[] {
   const name = preset?.replace("MEASUREMENT_PRESET_", "").toLowerCase();
   if (name && name !== "default" && name !== "unspecified") add("--policy", name);
   for (const [knob, value] of Object.entries(policy)) {
-    const text = String(value).replace(/^(TIMING_METHOD|HOST_ISOLATION)_/, "").toLowerCase();
+    const text = String(value)
+      .replace(/^(TIMING_METHOD|HOST_ISOLATION)_/, "")
+      .toLowerCase();
     if (value && text !== "unspecified") add("--measure", `${snakeCase(knob)}=${text}`);
   }
   add("--label", job.label);

@@ -9,7 +9,9 @@ export function int(value: string | number | undefined): number {
 // Three significant digits, without an exponent, thousands grouped.
 export function number(value: number, digits = 3): string {
   if (!Number.isFinite(value)) return "–";
-  return value.toLocaleString("en-US", { maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1))) });
+  return value.toLocaleString("en-US", {
+    maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1))),
+  });
 }
 
 export function count(value: string | number | undefined): string {
@@ -55,7 +57,9 @@ export function percent(share: number | undefined): string {
 
 // Work over time: flops and nanoseconds give "464 TFLOP/s".
 export function flopRate(flops: number | undefined, ns: number | undefined): string {
-  return flops && ns ? scaled((flops / ns) * 1e9, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]) : "–";
+  return flops && ns
+    ? scaled((flops / ns) * 1e9, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"])
+    : "–";
 }
 
 export function byteRate(moved: number | undefined, ns: number | undefined): string {
@@ -84,7 +88,10 @@ export function localTime(ms: number): string {
 }
 
 export function utcTime(ms: number): string {
-  return new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC");
+  return new Date(ms)
+    .toISOString()
+    .replace("T", " ")
+    .replace(/\.\d+Z/, " UTC");
 }
 
 export function ago(ms: number, now = Date.now()): string {

@@ -7,7 +7,9 @@ import { useShared } from "./shared";
 import { ActionButton, Share } from "./ui";
 
 export function hasEnded(job: Job | undefined): boolean {
-  return job?.state === "JOB_STATE_SUCCEEDED" || job?.state === "JOB_STATE_FAILED" || job?.state === "JOB_STATE_CANCELLED";
+  return (
+    job?.state === "JOB_STATE_SUCCEEDED" || job?.state === "JOB_STATE_FAILED" || job?.state === "JOB_STATE_CANCELLED"
+  );
 }
 
 export function jobNumber(name: string | undefined): string {
@@ -51,7 +53,9 @@ export function ProgressBar(props: { progress: Progress | undefined; isLive: boo
 }
 
 export function failedShare(progress: Progress | undefined): number {
-  const failed = (progress?.outcomes ?? []).filter((each) => each.outcome !== "OUTCOME_OK" && each.outcome !== "OUTCOME_LOST");
+  const failed = (progress?.outcomes ?? []).filter(
+    (each) => each.outcome !== "OUTCOME_OK" && each.outcome !== "OUTCOME_LOST",
+  );
   const done = int(progress?.done);
   return done ? failed.reduce((sum, each) => sum + int(each.count), 0) / done : 0;
 }
@@ -68,7 +72,8 @@ export function summaryTexts(job: Job): { gain: string; floor: string; failed: s
 
 // The time that is told of a study: that of the final if there was one, else the best of the search so far.
 export function bestOf(study: Study) {
-  if (study.best?.measurement?.medianNs) return { measurement: study.best.measurement, config: study.best.config, isFinal: true };
+  if (study.best?.measurement?.medianNs)
+    return { measurement: study.best.measurement, config: study.best.config, isFinal: true };
   return { measurement: study.incumbent?.measurement, config: study.incumbent?.config, isFinal: false };
 }
 
@@ -112,9 +117,7 @@ export function JobActions(props: { job: Job; onChange: () => void; withDelete?:
           act={remove}
           done={`Job ${number} is deleted.`}
           confirm={
-            <p>
-              Job {number} and its trials are removed. Best configs stay in the catalog. This cannot be undone.
-            </p>
+            <p>Job {number} and its trials are removed. Best configs stay in the catalog. This cannot be undone.</p>
           }
         />
       )}

@@ -4,6 +4,8 @@ import { type ApiError, asApiError } from "./api";
 import { Shared } from "./shared";
 
 const MAX_WAIT_MS = 30_000;
+// The same call would fail again.
+const FINAL_CODES = ["unauthenticated", "not_found", "permission_denied", "invalid_argument", "unimplemented"];
 
 // How old the view is that is looked at: the oldest of its polls.
 export interface Freshness {
@@ -66,6 +68,7 @@ export function usePoll<T>(
     let timer = 0;
     let failures = 0;
     let previous: T | undefined;
+    let previousText = ""; // an equal answer is not drawn again
     let isBusy = false;
     let isDone = false;
     let isGone = false;
@@ -87,16 +90,21 @@ export function usePoll<T>(
         asOf = Date.now();
         isDone = latest.current.isOver(data);
         setPoll(id, { asOf, error: undefined, isOver: isDone });
-        if (data !== previous || previous === undefined) setState({ key, data, error: undefined });
-        else setState((old) => (old.error ? { ...old, error: undefined } : old));
-        previous = data;
+        const text = data === previous ? previousText : JSON.stringify(data);
+        if (previous === undefined || text !== previousText) {
+          previous = data;
+          previousText = text;
+          setState({ key, data, error: undefined });
+        } else {
+          setState((old) => (old.error ? { ...old, error: undefined } : old));
+        }
         const every = latest.current.everyMs;
         plan(typeof every === "number" ? every : every(data));
       } catch (caught) {
         if (isGone || mine.signal.aborted) return;
         const error = asApiError(caught);
         failures++;
-        isDone = error.code === "unauthenticated" || error.code === "not_found" || error.code === "permission_denied";
+        isDone = FINAL_CODES.includes(error.code);
         setPoll(id, { asOf, error, isOver: isDone });
         setState((old) => ({ key, data: old.key === key ? old.data : undefined, error }));
         plan(Math.min(MAX_WAIT_MS, 1000 * 2 ** Math.min(failures, 5)));
@@ -128,5 +136,10 @@ export function usePoll<T>(
   }, [key]);
 
   const refresh = useCallback(() => kick.current(), []);
-  return { data: state.data, error: state.key === key ? state.error : undefined, isLoading: state.key !== key, refresh };
+  return {
+    data: state.data,
+    error: state.key === key ? state.error : undefined,
+    isLoading: state.key !== key,
+    refresh,
+  };
 }

@@ -62,7 +62,12 @@ export function Table<T>(props: {
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th key={column.name} scope="col" class={column.isNumber ? "number" : ""} title={column.title}>
+              <th
+                key={column.name}
+                scope="col"
+                class={column.isNumber ? "number" : column.isText ? "text" : ""}
+                title={column.title}
+              >
                 {column.name}
               </th>
             ))}
@@ -167,11 +172,7 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
 
 // A name or key without spaces that may be broken where its parts end.
 export function Breakable(props: { text: string | undefined }) {
-  return (
-    <>
-      {(props.text ?? "").split(/(?<=[,_/.])/).map((part, i) => [i > 0 && <wbr />, part])}
-    </>
-  );
+  return <>{(props.text ?? "").split(/(?<=[,_/.])/).map((part, i) => [i > 0 && <wbr />, part])}</>;
 }
 
 export function Empty(props: { children: ComponentChildren }) {
@@ -195,7 +196,11 @@ export function Loading() {
 export function Outcome(props: { outcome: OutcomeName | undefined }) {
   const word = outcomeText(props.outcome);
   const [sign, kind] =
-    word === "OK" ? ["✓", "good"] : word === "NOISY" || word === "PRUNED" || word === "LOST" ? ["○", "so-so"] : ["✗", "bad"];
+    word === "OK"
+      ? ["✓", "good"]
+      : word === "NOISY" || word === "PRUNED" || word === "LOST"
+        ? ["○", "so-so"]
+        : ["✗", "bad"];
   return (
     <span class={`outcome ${kind}`}>
       <span aria-hidden="true">{sign}</span> {word}
@@ -208,7 +213,7 @@ export function Time(props: { ms: string | number | undefined; none?: string }) 
   if (!ms) return <>{props.none ?? "–"}</>;
   return (
     <time dateTime={new Date(ms).toISOString()} title={utcTime(ms)}>
-      {localTime(ms)}
+      <span>{localTime(ms).slice(0, 10)}</span> <span>{localTime(ms).slice(11)}</span>
     </time>
   );
 }
@@ -247,7 +252,12 @@ export function CopyButton(props: { label: string; text: string; what: string })
 }
 
 // A titled part of a view.
-export function Panel(props: { title: ComponentChildren; class?: string; actions?: ComponentChildren; children: ComponentChildren }) {
+export function Panel(props: {
+  title: ComponentChildren;
+  class?: string;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}) {
   const id = useId();
   return (
     <section class={`panel ${props.class ?? ""}`} aria-labelledby={id}>
@@ -273,7 +283,12 @@ export function Share(props: { share: number; text: string }) {
 }
 
 // One of several choices, as buttons beside each other.
-export function Choice<T extends string>(props: { label: string; value: T; options: [T, string][]; onChange: (value: T) => void }) {
+export function Choice<T extends string>(props: {
+  label: string;
+  value: T;
+  options: [T, string][];
+  onChange: (value: T) => void;
+}) {
   return (
     <span class="choice" role="group" aria-label={props.label}>
       <span class="muted" aria-hidden="true">

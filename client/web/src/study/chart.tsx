@@ -2,7 +2,18 @@
 import type { GetStudyChartResponse, Outcome as OutcomeName } from "api";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { count, decodeBytes, decodeDoubles, decodeInt64, decodeUint32, duration, int, nanoseconds, outcomeText } from "../format";
+import { AsTable } from "../facts";
+import {
+  count,
+  decodeBytes,
+  decodeDoubles,
+  decodeInt64,
+  decodeUint32,
+  duration,
+  int,
+  nanoseconds,
+  outcomeText,
+} from "../format";
 import { href, navigate } from "../route";
 import { announce, Button, Empty, Table } from "../ui";
 
@@ -21,7 +32,12 @@ const HEIGHT = 340;
 const FAILURE_ROW = 10;
 const FAILURE_ROWS_MAX = 6;
 const NEAR_PX = 12;
-const levelDashes = [[7, 4], [2, 3], [10, 3, 2, 3], [4, 8]];
+const levelDashes = [
+  [7, 4],
+  [2, 3],
+  [10, 3, 2, 3],
+  [4, 8],
+];
 const levelColours = ["--c2", "--c3", "--c4", "--c5"];
 const failureColours = ["--bad", "--c4", "--c3", "--c5", "--c2", "--muted"];
 
@@ -87,9 +103,15 @@ function yTicks(d: Decoded, isLog: boolean, min: number, max: number): number[] 
   return (inside.length >= 3 ? inside : roundNumbers(low, high, 6)).map(d.scale);
 }
 
-// The colour of a CSS variable, as the colour scheme has it now.
+// The colours of CSS variables, as the colour scheme has them now: read once, since reading computes styles.
+const colours = new Map<string, string>();
 function colour(variable: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+  let value = colours.get(variable);
+  if (!value) {
+    value = getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+    colours.set(variable, value);
+  }
+  return value;
 }
 
 function rgb(hex: string): [number, number, number] {
@@ -105,16 +127,14 @@ function densityImage(d: Decoded): HTMLCanvasElement {
   if (!context) return canvas;
   const image = context.createImageData(d.columns, d.rows);
   const [red, green, blue] = rgb(colour("--accent"));
+  const pixels = new DataView(image.data.buffer);
   const most = d.density.reduce((a, b) => Math.max(a, b), 1);
   for (let row = 0; row < d.rows; row++)
     for (let column = 0; column < d.columns; column++) {
       const n = d.density[row * d.columns + column] ?? 0;
       if (n === 0) continue;
       const to = ((d.rows - 1 - row) * d.columns + column) * 4; // the lowest times are at the bottom
-      image.data[to] = red;
-      image.data[to + 1] = green;
-      image.data[to + 2] = blue;
-      image.data[to + 3] = 70 + (185 * n) / most;
+      pixels.setUint32(to, (red << 24) | (green << 16) | (blue << 8) | (70 + (185 * n) / most));
     }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -169,7 +189,7 @@ export function SearchChart(props: {
       return found;
     };
     const under = (u: uPlot) => {
-      const { d: data } = latest.current;
+      const data = now();
       const context = u.ctx;
       const ratio = devicePixelRatio;
       const { left, top, width, height } = u.bbox;
@@ -191,9 +211,25 @@ export function SearchChart(props: {
         const x = u.valToPos(data.xMin, "x", true);
         const y = u.valToPos(data.scale(data.high), "y", true);
         context.imageSmoothingEnabled = false;
-        context.drawImage(image.current, x, y, u.valToPos(data.xMax, "x", true) - x, u.valToPos(data.scale(data.low), "y", true) - y);
+        context.drawImage(
+          image.current,
+          x,
+          y,
+          u.valToPos(data.xMax, "x", true) - x,
+          u.valToPos(data.scale(data.low), "y", true) - y,
+        );
       }
-      context.globalAlpha = 1;
+      context.restore();
+    };
+    const over = (u: uPlot) => {
+      const data = now();
+      const context = u.ctx;
+      const ratio = devicePixelRatio;
+      const { left, top, width, height } = u.bbox;
+      context.save();
+      context.beginPath();
+      context.rect(left, top, width, height);
+      context.clip();
       data.levels.forEach((level, i) => {
         const y = u.valToPos(data.scale(level.timeNs ?? 0), "y", true);
         context.strokeStyle = colour(levelColours[i % levelColours.length]!);
@@ -215,16 +251,19 @@ export function SearchChart(props: {
         }
       });
       context.restore();
-    };
-    const over = (u: uPlot) => {
       const at = step.current;
-      const data = now();
       if (at < 0 || at >= data.bestX.length) return;
-      u.ctx.strokeStyle = colour("--text");
-      u.ctx.lineWidth = 2 * devicePixelRatio;
-      u.ctx.beginPath();
-      u.ctx.arc(u.valToPos(data.bestX[at]!, "x", true), u.valToPos(data.scale(data.bestNs[at]!), "y", true), 7 * devicePixelRatio, 0, 7);
-      u.ctx.stroke();
+      context.strokeStyle = colour("--text");
+      context.lineWidth = 2 * ratio;
+      context.beginPath();
+      context.arc(
+        u.valToPos(data.bestX[at]!, "x", true),
+        u.valToPos(data.scale(data.bestNs[at]!), "y", true),
+        7 * ratio,
+        0,
+        7,
+      );
+      context.stroke();
     };
     const selected = (u: uPlot) => {
       const { left, top, width, height } = u.select;
@@ -241,7 +280,7 @@ export function SearchChart(props: {
         width: Math.max(200, element.clientWidth),
         height: heightOf(now()),
         legend: { show: false },
-        padding: [6, 28, 0, 0],
+        padding: [6, 40, 0, 0],
         scales: {
           x: { time: false, range: () => [now().xMin, now().xMax] },
           y: {
@@ -255,7 +294,8 @@ export function SearchChart(props: {
         axes: [
           axis({
             size: 32,
-            values: (_, splits) => splits.map((x) => (latest.current.props.chart.isTime ? duration(x * 1000) : count(x))),
+            values: (_, splits) =>
+              splits.map((x) => (latest.current.props.chart.isTime ? duration(x * 1000) : count(x))),
             splits: (_, __, min, max) =>
               roundNumbers(min, max, Math.max(2, Math.min(8, (host.current?.clientWidth ?? 600) / 110))).filter(
                 (x) => latest.current.props.chart.isTime || Number.isInteger(x),
@@ -263,7 +303,8 @@ export function SearchChart(props: {
           }),
           axis({
             size: 66,
-            splits: (_, __, min, max) => (now().isEmpty ? [] : yTicks(now(), latest.current.props.chart.isLog, min, max)),
+            splits: (_, __, min, max) =>
+              now().isEmpty ? [] : yTicks(now(), latest.current.props.chart.isLog, min, max),
             values: (_, splits) => splits.map((y) => nanoseconds(now().unscale(y))),
           }),
         ],
@@ -287,7 +328,8 @@ export function SearchChart(props: {
               if (left < 0) return;
               const data = now();
               const i = nearest(self);
-              if (i >= 0) say(`trial ${data.pointOrdinals[i]}: ${nanoseconds(data.pointNs[i])} at ${place(data.pointX[i]!)}`);
+              if (i >= 0)
+                say(`trial ${data.pointOrdinals[i]}: ${nanoseconds(data.pointNs[i])} at ${place(data.pointX[i]!)}`);
               else say(`${place(self.posToVal(left, "x"))}, ${nanoseconds(data.unscale(self.posToVal(top, "y")))}`);
             },
           ],
@@ -317,6 +359,7 @@ export function SearchChart(props: {
     observer.observe(element);
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     const recolour = () => {
+      colours.clear();
       image.current = undefined;
       u.redraw(false);
     };
@@ -336,7 +379,14 @@ export function SearchChart(props: {
     const height = heightOf(d);
     const u = plot.current;
     if (u && u.height !== height) u.setSize({ width: u.width, height });
-    u?.setData(xs.length ? [xs, ys] : [[d.xMin, d.xMax], [null, null]]);
+    u?.setData(
+      xs.length
+        ? [xs, ys]
+        : [
+            [d.xMin, d.xMax],
+            [null, null],
+          ],
+    );
   }, [d]);
 
   const move = (event: KeyboardEvent) => {
@@ -392,7 +442,10 @@ export function SearchChart(props: {
           const y = d.scale(level.timeNs ?? 0);
           return (
             <li key={level.label}>
-              <Swatch stroke={`var(${levelColours[i % levelColours.length]})`} dash={levelDashes[i % levelDashes.length]!.join(" ")} />{" "}
+              <Swatch
+                stroke={`var(${levelColours[i % levelColours.length]})`}
+                dash={levelDashes[i % levelDashes.length]!.join(" ")}
+              />{" "}
               {level.label} {nanoseconds(level.timeNs)}
               {(y < d.bottom || y > d.top) && <span class="muted"> (not on the axis)</span>}
             </li>
@@ -408,21 +461,32 @@ export function SearchChart(props: {
           </li>
         ))}
       </ul>
-      <details>
-        <summary>As a table</summary>
-        <p>{sentence}</p>
-        <Table
-          caption="Steps of the best"
-          rows={[...d.bestX.keys()]}
-          rowKey={(i) => i}
-          empty="There is none."
-          columns={[
-            { name: isTime ? "after" : "evaluation", isNumber: true, cell: (i) => (isTime ? duration(d.bestX[i]! * 1000) : count(d.bestX[i])) },
-            { name: "time", isNumber: true, cell: (i) => nanoseconds(d.bestNs[i]) },
-            { name: "trial", isNumber: true, cell: (i) => <a href={href(`${props.study}/trials/${d.bestOrdinals[i]}`)}>{d.bestOrdinals[i]}</a> },
-          ]}
-        />
-      </details>
+      <AsTable>
+        {() => (
+          <>
+            <p>{sentence}</p>
+            <Table
+              caption="Steps of the best"
+              rows={[...d.bestX.keys()]}
+              rowKey={(i) => i}
+              empty="There is none."
+              columns={[
+                {
+                  name: isTime ? "after" : "evaluation",
+                  isNumber: true,
+                  cell: (i) => (isTime ? duration(d.bestX[i]! * 1000) : count(d.bestX[i])),
+                },
+                { name: "time", isNumber: true, cell: (i) => nanoseconds(d.bestNs[i]) },
+                {
+                  name: "trial",
+                  isNumber: true,
+                  cell: (i) => <a href={href(`${props.study}/trials/${d.bestOrdinals[i]}`)}>{d.bestOrdinals[i]}</a>,
+                },
+              ]}
+            />
+          </>
+        )}
+      </AsTable>
     </figure>
   );
 }

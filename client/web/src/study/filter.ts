@@ -79,7 +79,10 @@ export function toggleValue(filter: TrialFilter, parameter: string, value: Value
 
 export function toggleOutcome(filter: TrialFilter, outcome: Outcome): TrialFilter {
   const now = filter.outcomes ?? [];
-  return tidied({ ...filter, outcomes: now.includes(outcome) ? now.filter((each) => each !== outcome) : [...now, outcome] });
+  return tidied({
+    ...filter,
+    outcomes: now.includes(outcome) ? now.filter((each) => each !== outcome) : [...now, outcome],
+  });
 }
 
 export interface Chip {
@@ -95,15 +98,30 @@ function rangeText(word: string, range: NumberRange, text: (value: number) => st
 
 export function chipsOf(filter: TrialFilter): Chip[] {
   const chips: Chip[] = (filter.parameters ?? []).map(({ parameter = "", values = [] }) => ({
-    text: values.length === 1 ? `${parameter} = ${valueText(values[0])}` : `${parameter} ∈ {${values.map(valueText).join(", ")}}`,
+    text:
+      values.length === 1
+        ? `${parameter} = ${valueText(values[0])}`
+        : `${parameter} ∈ {${values.map(valueText).join(", ")}}`,
     without: withValues(filter, parameter, []),
   }));
   if (filter.outcomes?.length)
-    chips.push({ text: `outcome = ${filter.outcomes.map(outcomeText).join(" or ")}`, without: tidied({ ...filter, outcomes: [] }) });
+    chips.push({
+      text: `outcome = ${filter.outcomes.map(outcomeText).join(" or ")}`,
+      without: tidied({ ...filter, outcomes: [] }),
+    });
   for (const [name, word] of rangeWords) {
     const range = filter[name];
-    const text = name === "medianNs" ? nanoseconds : name === "seconds" ? (v: number) => `${number(v)} s` : (v: number) => count(Math.round(v));
-    if (range) chips.push({ text: rangeText(name === "seconds" ? "end" : word, range, text), without: withRange(filter, name, undefined) });
+    const text =
+      name === "medianNs"
+        ? nanoseconds
+        : name === "seconds"
+          ? (v: number) => `${number(v)} s`
+          : (v: number) => count(Math.round(v));
+    if (range)
+      chips.push({
+        text: rangeText(name === "seconds" ? "end" : word, range, text),
+        without: withRange(filter, name, undefined),
+      });
   }
   return chips;
 }
@@ -113,7 +131,7 @@ function readNumber(name: RangeName, text: string): number | undefined {
   if (!match) return undefined;
   const unit = (match[2] ?? "").toLowerCase();
   if (unit && name === "evaluation") return undefined;
-  const inNs = { ns: 1, us: 1e3, "µs": 1e3, "μs": 1e3, ms: 1e6, s: 1e9 }[unit] ?? (name === "seconds" ? 1e9 : 1);
+  const inNs = { ns: 1, us: 1e3, µs: 1e3, μs: 1e3, ms: 1e6, s: 1e9 }[unit] ?? (name === "seconds" ? 1e9 : 1);
   return Number(match[1]) * (name === "evaluation" ? 1 : name === "seconds" ? inNs / 1e9 : inNs);
 }
 
@@ -146,10 +164,12 @@ export function addCondition(filter: TrialFilter, text: string, parameters: Para
   if (!effect && name === "outcome") {
     const found = texts.map((each) => outcomes.find((outcome) => outcomeText(outcome) === each.toUpperCase()));
     const unknown = texts.filter((_, i) => !found[i]);
-    if (unknown.length) return `${unknown.join(", ")} is no outcome; there are ${outcomes.map(outcomeText).join(", ")}.`;
+    if (unknown.length)
+      return `${unknown.join(", ")} is no outcome; there are ${outcomes.map(outcomeText).join(", ")}.`;
     return tidied({ ...filter, outcomes: found as Outcome[] });
   }
-  if (!effect && parameters.length) return `There is no parameter ${name}; there are ${parameters.map((each) => each.parameter).join(", ")}.`;
+  if (!effect && parameters.length)
+    return `There is no parameter ${name}; there are ${parameters.map((each) => each.parameter).join(", ")}.`;
   const known = effect?.values ?? [];
   return withValues(
     filter,
@@ -161,7 +181,11 @@ export function addCondition(filter: TrialFilter, text: string, parameters: Para
 // What the field for conditions offers.
 export function suggestions(parameters: ParameterEffect[]): string[] {
   return [
-    ...parameters.flatMap(({ parameter, values = [] }) => values.slice(0, 8).map(({ value }) => `${parameter}=${valueText(value)}`)).slice(0, 200),
+    ...parameters
+      .flatMap(({ parameter, values = [] }) =>
+        values.slice(0, 8).map(({ value }) => `${parameter}=${valueText(value)}`),
+      )
+      .slice(0, 200),
     ...outcomes.map((outcome) => `outcome=${outcomeText(outcome)}`),
   ];
 }

@@ -84,7 +84,11 @@ export function Final(props: { study: Study; isOver: boolean }) {
               </a>
             ),
           },
-          { name: "time", isNumber: true, cell: (trial) => `${nanoseconds(trial.measurement?.medianNs)} ${spread(trial.measurement)}` },
+          {
+            name: "time",
+            isNumber: true,
+            cell: (trial) => `${nanoseconds(trial.measurement?.medianNs)} ${spread(trial.measurement)}`,
+          },
           {
             name: `over ${baseline.label}`,
             isNumber: true,
@@ -94,7 +98,11 @@ export function Final(props: { study: Study; isOver: boolean }) {
                 ? `${ratio(baseline.ns / m.medianNs)} (${ratio(baseline.ns / m.ciHighNs)} to ${ratio(baseline.ns / m.ciLowNs)})`
                 : "–",
           },
-          { name: "samples", cell: (trial) => (trial.measurement?.sampleNs?.length ? <Samples trial={trial} low={low} high={high} /> : "–") },
+          {
+            name: "samples",
+            cell: (trial) =>
+              trial.measurement?.sampleNs?.length ? <Samples trial={trial} low={low} high={high} /> : "–",
+          },
         ]}
       />
     </Panel>

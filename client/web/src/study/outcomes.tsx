@@ -38,7 +38,7 @@ function commonValues(those: ParameterEffect[], all: ParameterEffect[]) {
     .slice(0, COMMON_MAX);
 }
 
-function Common(props: { study: string; outcome: OutcomeName; revision: string }) {
+function Common(props: { study: string; outcome: OutcomeName }) {
   // Of all trials, whatever the filter of the view is.
   const polled = usePoll(
     `common ${props.study} ${props.outcome}`,
@@ -62,7 +62,14 @@ function Common(props: { study: string; outcome: OutcomeName; revision: string }
       rowKey={(row) => `${row.parameter} ${row.value}`}
       empty={`No value is much more frequent among the trials with ${outcomeText(props.outcome)} than among all.`}
       columns={[
-        { name: "value", cell: (row) => <span class="mono">{row.parameter}={row.value}</span> },
+        {
+          name: "value",
+          cell: (row) => (
+            <span class="mono">
+              {row.parameter}={row.value}
+            </span>
+          ),
+        },
         { name: `of ${outcomeText(props.outcome)}`, isNumber: true, cell: (row) => percent(row.share) },
         { name: "of all trials", isNumber: true, cell: (row) => percent(row.shareOfAll) },
       ]}
@@ -73,7 +80,6 @@ function Common(props: { study: string; outcome: OutcomeName; revision: string }
 export function Outcomes(props: {
   study: string;
   reasons: OutcomeReason[];
-  revision: string;
   onOutcome: (outcome: OutcomeName) => void;
 }) {
   const [asked, setAsked] = useState<OutcomeName>();
@@ -90,7 +96,11 @@ export function Outcomes(props: {
           {
             name: "outcome",
             cell: (reason) => (
-              <Button class="link plain" title="Only these" onClick={() => reason.outcome && props.onOutcome(reason.outcome)}>
+              <Button
+                class="link plain"
+                title="Only these"
+                onClick={() => reason.outcome && props.onOutcome(reason.outcome)}
+              >
                 <Outcome outcome={reason.outcome} />
               </Button>
             ),
@@ -100,20 +110,27 @@ export function Outcomes(props: {
           { name: "why", isText: true, cell: (reason) => <span class="mono">{reason.reason}</span> },
           {
             name: "such as",
-            cell: (reason) => <a href={href(`${props.study}/trials/${int(reason.exampleOrdinal)}`)}>trial {int(reason.exampleOrdinal)}</a>,
+            cell: (reason) => (
+              <a href={href(`${props.study}/trials/${int(reason.exampleOrdinal)}`)}>
+                trial {int(reason.exampleOrdinal)}
+              </a>
+            ),
           },
           {
             name: "",
             cell: (reason) =>
               reason.outcome !== "OUTCOME_OK" && (
-                <Button aria-expanded={asked === reason.outcome} onClick={() => setAsked(asked === reason.outcome ? undefined : reason.outcome)}>
+                <Button
+                  aria-expanded={asked === reason.outcome}
+                  onClick={() => setAsked(asked === reason.outcome ? undefined : reason.outcome)}
+                >
                   In common
                 </Button>
               ),
           },
         ]}
       />
-      {asked && <Common study={props.study} outcome={asked} revision={props.revision} />}
+      {asked && <Common study={props.study} outcome={asked} />}
     </Panel>
   );
 }

@@ -31,7 +31,9 @@ export function PairGrid(props: {
   onShown: (shown: GridNumber) => void;
   onCell: (first: [string, Value], second: [string, Value]) => void;
 }) {
-  const names = props.effects.filter((effect) => (effect.values ?? []).length > 1).map((effect) => effect.parameter ?? "");
+  const names = props.effects
+    .filter((effect) => (effect.values ?? []).length > 1)
+    .map((effect) => effect.parameter ?? "");
   const likely: [string, string] = [props.pairs[0]?.first ?? names[0] ?? "", props.pairs[0]?.second ?? names[1] ?? ""];
   const [column, row] = props.pair ?? likely;
   const isPossible = column !== "" && row !== "" && column !== row;
@@ -47,7 +49,13 @@ export function PairGrid(props: {
   function loadGrid(signal: AbortSignal, knownRevision: string | undefined) {
     return call(
       "tunefarm.v1.StudyService/GetParameterGrid",
-      { study: props.study, filter: props.filter, columnParameter: column, rowParameter: row, ...(knownRevision ? { knownRevision } : {}) },
+      {
+        study: props.study,
+        filter: props.filter,
+        columnParameter: column,
+        rowParameter: row,
+        ...(knownRevision ? { knownRevision } : {}),
+      },
       signal,
     );
   }
@@ -58,7 +66,9 @@ export function PairGrid(props: {
   const isCut = (grid?.columnValues ?? []).length > SIDE_MAX || (grid?.rowValues ?? []).length > SIDE_MAX;
   const cells = new Map((grid?.cells ?? []).map((cell) => [`${cell.column ?? 0} ${cell.row ?? 0}`, cell]));
   const least = Math.min(
-    ...(grid?.cells ?? []).map((cell) => (props.shown === "best" ? cell.effect?.bestNs : cell.effect?.goodNs) || Infinity),
+    ...(grid?.cells ?? []).map(
+      (cell) => (props.shown === "best" ? cell.effect?.bestNs : cell.effect?.goodNs) || Infinity,
+    ),
   );
   const select = (label: string, value: string, other: string, choose: (name: string) => void) => (
     <label>
@@ -98,7 +108,8 @@ export function PairGrid(props: {
         <div class="table" role="region" aria-label={`${column} by ${row}`} tabIndex={0}>
           <table class="grid">
             <caption class="hidden-text">
-              {props.shown === "failed" ? "Share of failed trials" : "Times over the least one"}: {column} in columns, {row} in rows
+              {props.shown === "failed" ? "Share of failed trials" : "Times over the least one"}: {column} in columns,{" "}
+              {row} in rows
             </caption>
             <thead>
               <tr>
@@ -129,7 +140,7 @@ export function PairGrid(props: {
                           <button
                             type="button"
                             class={`cell ${props.shown === "failed" ? "cell-failed" : ""}`}
-                            style={{ "--share": `${Math.round(share * 60)}%` }}
+                            style={{ "--share": `${Math.round(share * 50)}%` }}
                             title={words}
                             aria-label={words}
                             onClick={() => props.onCell([column, columnValue], [row, rowValue])}

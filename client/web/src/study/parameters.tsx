@@ -1,6 +1,7 @@
 // How the values of each parameter did: one small plot a parameter, the most important first.
 import type { ParameterEffect, ParameterImportance, TrialFilter, Value, ValueEffect } from "api";
 import { useState } from "preact/hooks";
+import { AsTable } from "../facts";
 import { count, int, nanoseconds, number, percent, ratio, valueKey, valueText } from "../format";
 import { Button, Empty, Panel, Table } from "../ui";
 import { isChosen } from "./filter";
@@ -92,7 +93,9 @@ export function Parameters(props: Props) {
   const best = leastOf(all, (value) => value.bestNs);
   const good = leastOf(all, (value) => value.goodNs);
   const unusable = props.importance?.unusableBecause;
-  const title = props.importance?.rSquared ? `Parameters by importance (R² ${number(props.importance.rSquared, 2)})` : "Parameters";
+  const title = props.importance?.rSquared
+    ? `Parameters by importance (R² ${number(props.importance.rSquared, 2)})`
+    : "Parameters";
   return (
     <Panel title={title}>
       <p class="key muted" aria-hidden="true">
@@ -111,22 +114,21 @@ export function Parameters(props: Props) {
       )}
       {fixed.length > 0 && (
         <p class="muted">
-          The same in all: <span class="mono">{fixed.map((each) => `${each.parameter}=${valueText(each.values?.[0]?.value)}`).join(" ")}</span>
+          The same in all:{" "}
+          <span class="mono">
+            {fixed.map((each) => `${each.parameter}=${valueText(each.values?.[0]?.value)}`).join(" ")}
+          </span>
         </p>
       )}
-      <details>
-        <summary>As a table</summary>
-        {/* Drawn when it is opened only: it is as long as all values. */}
-        <EffectTable effects={varied} />
-      </details>
+      <AsTable>{() => <EffectTable effects={varied} />}</AsTable>
     </Panel>
   );
 }
 
 function EffectTable(props: { effects: ParameterEffect[] }) {
-  const [isOpen, setOpen] = useState(false);
-  if (!isOpen) return <Button onClick={() => setOpen(true)}>Show the table</Button>;
-  const rows = props.effects.flatMap((effect) => (effect.values ?? []).map((value) => ({ parameter: effect.parameter ?? "", value })));
+  const rows = props.effects.flatMap((effect) =>
+    (effect.values ?? []).map((value) => ({ parameter: effect.parameter ?? "", value })),
+  );
   return (
     <Table
       caption="Values of the parameters"

@@ -1,5 +1,5 @@
 // The trials that pass the filter, a page at a time.
-import type { ListTrialsResponse, ParameterEffect, Trial, TrialFilter } from "api";
+import type { ListTrialsResponse, Trial, TrialFilter } from "api";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
 import { bytes, configText, count, duration, int, nanoseconds, outcomeText, spread, valueText } from "../format";
@@ -18,26 +18,77 @@ interface Field {
   isText?: boolean;
   cell: (trial: Trial) => preact.ComponentChildren;
   csv: (trial: Trial) => string | number;
+  csvName?: string; // with its unit
 }
 
 const fields: Field[] = [
   { name: "outcome", cell: (t) => <Outcome outcome={t.outcome} />, csv: (t) => outcomeText(t.outcome) },
-  { name: "time", isNumber: true, cell: (t) => nanoseconds(t.measurement?.medianNs), csv: (t) => t.measurement?.medianNs ?? "" },
+  {
+    name: "time",
+    isNumber: true,
+    cell: (t) => nanoseconds(t.measurement?.medianNs),
+    csv: (t) => t.measurement?.medianNs ?? "",
+    csvName: "median_ns",
+  },
   { name: "spread", isNumber: true, cell: (t) => spread(t.measurement), csv: (t) => spread(t.measurement) },
-  { name: "message", isText: true, cell: (t) => <span class="message" title={t.message}>{t.message}</span>, csv: (t) => t.message ?? "" },
-  { name: "samples", isNumber: true, cell: (t) => count(t.measurement?.samples), csv: (t) => t.measurement?.samples ?? 0 },
-  { name: "registers", isNumber: true, cell: (t) => t.resources?.registers || "–", csv: (t) => t.resources?.registers ?? "" },
-  { name: "spills", isNumber: true, cell: (t) => (t.resources ? bytes(t.resources.spillBytes) : "–"), csv: (t) => t.resources?.spillBytes ?? "" },
+  {
+    name: "message",
+    isText: true,
+    cell: (t) => (
+      <span class="message" title={t.message}>
+        {t.message}
+      </span>
+    ),
+    csv: (t) => t.message ?? "",
+  },
+  {
+    name: "samples",
+    isNumber: true,
+    cell: (t) => count(t.measurement?.samples),
+    csv: (t) => t.measurement?.samples ?? 0,
+  },
+  {
+    name: "registers",
+    isNumber: true,
+    cell: (t) => t.resources?.registers || "–",
+    csv: (t) => t.resources?.registers ?? "",
+  },
+  {
+    name: "spills",
+    isNumber: true,
+    cell: (t) => (t.resources ? bytes(t.resources.spillBytes) : "–"),
+    csv: (t) => t.resources?.spillBytes ?? "",
+    csvName: "spill_bytes",
+  },
   {
     name: "shared memory",
     isNumber: true,
-    cell: (t) => (t.resources ? bytes((t.resources.staticSharedBytes ?? 0) + (t.resources.dynamicSharedBytes ?? 0)) : "–"),
+    cell: (t) =>
+      t.resources ? bytes((t.resources.staticSharedBytes ?? 0) + (t.resources.dynamicSharedBytes ?? 0)) : "–",
     csv: (t) => (t.resources?.staticSharedBytes ?? 0) + (t.resources?.dynamicSharedBytes ?? 0),
+    csvName: "shared_bytes",
   },
-  { name: "blocks/SM", isNumber: true, cell: (t) => t.resources?.blocksPerSm || "–", csv: (t) => t.resources?.blocksPerSm ?? "" },
-  { name: "clock", isNumber: true, cell: (t) => (t.measurement?.clockMhz ? `${t.measurement.clockMhz} MHz` : "–"), csv: (t) => t.measurement?.clockMhz ?? "" },
-  { name: "device busy", isNumber: true, cell: (t) => duration(t.deviceBusyMs ?? 0), csv: (t) => t.deviceBusyMs ?? "" },
-  { name: "ended", cell: (t) => <Time ms={t.endedAtMs} />, csv: (t) => int(t.endedAtMs) },
+  {
+    name: "blocks/SM",
+    isNumber: true,
+    cell: (t) => t.resources?.blocksPerSm || "–",
+    csv: (t) => t.resources?.blocksPerSm ?? "",
+  },
+  {
+    name: "clock",
+    isNumber: true,
+    cell: (t) => (t.measurement?.clockMhz ? `${t.measurement.clockMhz} MHz` : "–"),
+    csv: (t) => t.measurement?.clockMhz ?? "",
+    csvName: "clock_mhz",
+  },
+  {
+    name: "device busy",
+    isNumber: true,
+    cell: (t) => duration(t.deviceBusyMs ?? 0),
+    csv: (t) => t.deviceBusyMs ?? "",
+    csvName: "device_busy_ms",
+  },
+  { name: "ended", cell: (t) => <Time ms={t.endedAtMs} />, csv: (t) => int(t.endedAtMs), csvName: "ended_at_ms" },
 ];
 const usual = ["outcome", "time", "spread", "config", "message"];
 
@@ -58,8 +109,9 @@ function save(text: string, name: string): void {
 export function Trials(props: {
   study: string;
   filter: TrialFilter;
-  effects: ParameterEffect[];
-  revision: string; // of the study: pages are asked for again when it changes
+  parameters: string[];
+  varied: string[]; // those with several values, which the usual column shows
+  revision: { readonly current: string }; // of the study: pages are asked for again when it has changed
   isOver: boolean;
   byTime: boolean;
   columns: string[]; // chosen ones; empty: the usual ones
@@ -76,11 +128,15 @@ export function Trials(props: {
   const polled = usePoll(
     `trials ${props.study} ${filterText} ${props.byTime} ${token} ${props.isOver}`,
     async (signal, previous: { page: ListTrialsResponse; revision: string } | undefined) =>
-      previous && previous.revision === props.revision
+      previous && previous.revision === props.revision.current
         ? previous
         : {
-            revision: props.revision,
-            page: await call("tunefarm.v1.TuningService/ListTrials", { ...request, pageSize: PAGE, pageToken: token }, signal),
+            revision: props.revision.current,
+            page: await call(
+              "tunefarm.v1.TuningService/ListTrials",
+              { ...request, pageSize: PAGE, pageToken: token },
+              signal,
+            ),
           },
     5000,
     () => props.isOver,
@@ -92,10 +148,13 @@ export function Trials(props: {
     cell: (t) => <span class="mono">{valueText(t.config?.values?.[name])}</span>,
     csv: (t) => valueText(t.config?.values?.[name]),
   });
-  const parameters = props.effects.map((effect) => effect.parameter ?? "");
-  const varied = new Set(props.effects.filter((effect) => (effect.values ?? []).length > 1).map((effect) => effect.parameter));
+  const { parameters, varied } = props;
   const variedText = (trial: Trial) =>
-    configText({ values: Object.fromEntries(Object.entries(trial.config?.values ?? {}).filter(([name]) => !varied.size || varied.has(name))) });
+    configText({
+      values: Object.fromEntries(
+        Object.entries(trial.config?.values ?? {}).filter(([name]) => varied.length === 0 || varied.includes(name)),
+      ),
+    });
   const configField: Field = {
     name: "config",
     isText: true,
@@ -107,20 +166,28 @@ export function Trials(props: {
     csv: (t) => configText(t.config),
   };
   const chosen = props.columns.length ? props.columns : usual;
-  const shown = [...fields.slice(0, 3), configField, ...fields.slice(3), ...parameters.map(parameterField)].filter((field) => chosen.includes(field.name));
+  const shown = [...fields.slice(0, 3), configField, ...fields.slice(3), ...parameters.map(parameterField)].filter(
+    (field) => chosen.includes(field.name),
+  );
 
   const csv = async () => {
     const all = [...fields, ...parameters.map(parameterField)];
-    const lines = [["trial", ...all.map((field) => field.name)].map(quoted).join(",")];
+    const lines = [["trial", ...all.map((field) => field.csvName ?? field.name)].map(quoted).join(",")];
     let pageToken = "";
     do {
-      const next: ListTrialsResponse = await call("tunefarm.v1.TuningService/ListTrials", { ...request, pageSize: CSV_PAGE, pageToken });
-      for (const trial of next.trials ?? []) lines.push([int(trial.ordinal), ...all.map((field) => field.csv(trial))].map(quoted).join(","));
+      const next: ListTrialsResponse = await call("tunefarm.v1.TuningService/ListTrials", {
+        ...request,
+        pageSize: CSV_PAGE,
+        pageToken,
+      });
+      for (const trial of next.trials ?? [])
+        lines.push([int(trial.ordinal), ...all.map((field) => field.csv(trial))].map(quoted).join(","));
       pageToken = next.nextPageToken ?? "";
     } while (pageToken && lines.length <= CSV_MAX);
     save(`${lines.join("\n")}\n`, `${props.study.replaceAll("/", "_")}.csv`);
   };
-  const mark = (name: string, isOn: boolean) => setMarked(isOn ? [...marked, name] : marked.filter((each) => each !== name));
+  const mark = (name: string, isOn: boolean) =>
+    setMarked(isOn ? [...marked, name] : marked.filter((each) => each !== name));
   const columns: Column<Trial>[] = [
     {
       name: "mark",
@@ -135,7 +202,12 @@ export function Trials(props: {
       ),
     },
     { name: "trial", isNumber: true, cell: (trial) => <a href={href(trial.name ?? "")}>{int(trial.ordinal)}</a> },
-    ...shown.map((field) => ({ name: field.name, isNumber: field.isNumber ?? false, isText: field.isText ?? false, cell: field.cell })),
+    ...shown.map((field) => ({
+      name: field.name,
+      isNumber: field.isNumber ?? false,
+      isText: field.isText ?? false,
+      cell: field.cell,
+    })),
   ];
   const first = tokens.length * PAGE;
   return (
@@ -165,13 +237,20 @@ export function Trials(props: {
       <details>
         <summary>Columns</summary>
         <p class="columns">
-          {[...fields.slice(0, 3).map((field) => field.name), "config", ...fields.slice(3).map((field) => field.name), ...parameters].map((name) => (
+          {[
+            ...fields.slice(0, 3).map((field) => field.name),
+            "config",
+            ...fields.slice(3).map((field) => field.name),
+            ...parameters,
+          ].map((name) => (
             <label key={name}>
               <input
                 type="checkbox"
                 checked={chosen.includes(name)}
                 onChange={(event) =>
-                  props.onColumns(event.currentTarget.checked ? [...chosen, name] : chosen.filter((each) => each !== name))
+                  props.onColumns(
+                    event.currentTarget.checked ? [...chosen, name] : chosen.filter((each) => each !== name),
+                  )
                 }
               />{" "}
               {name}

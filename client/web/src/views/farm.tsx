@@ -16,7 +16,10 @@ const DETAILS_MAX = 6;
 async function loadJobs(signal: AbortSignal): Promise<Job[]> {
   const { jobs = [] } = await call(
     "tunefarm.v1.TuningService/ListJobs",
-    { states: ["JOB_STATE_RUNNING", "JOB_STATE_QUEUED", "JOB_STATE_PAUSED", "JOB_STATE_CANCELLING"], pageSize: JOBS_MAX },
+    {
+      states: ["JOB_STATE_RUNNING", "JOB_STATE_QUEUED", "JOB_STATE_PAUSED", "JOB_STATE_CANCELLING"],
+      pageSize: JOBS_MAX,
+    },
     signal,
   );
   const running = jobs.filter((job) => job.state === "JOB_STATE_RUNNING" && (job.problems ?? []).length <= 4);
@@ -61,16 +64,39 @@ function Jobs() {
           rowKey={(job) => job.name ?? ""}
           empty={
             <>
-              No job runs. <code>tunefarm tune KERNEL</code> submits one, and <a href={href("misses")}>misses</a> say what is asked for.
+              No job runs. <code>tunefarm tune KERNEL</code> submits one, and <a href={href("misses")}>misses</a> say
+              what is asked for.
             </>
           }
           columns={[
-            { name: "job", isText: true, cell: (job) => <a href={href(job.name ?? "")}>{jobNumber(job.name)} <Breakable text={job.kernelName} /></a> },
-            { name: "state", isText: true, cell: (job) => <><StateWord job={job} />{job.stateReason && <div class="so-so">{job.stateReason}</div>}</> },
+            {
+              name: "job",
+              isText: true,
+              cell: (job) => (
+                <a href={href(job.name ?? "")}>
+                  {jobNumber(job.name)} <Breakable text={job.kernelName} />
+                </a>
+              ),
+            },
+            {
+              name: "state",
+              isText: true,
+              cell: (job) => (
+                <>
+                  <StateWord job={job} />
+                  {job.stateReason && <div class="so-so">{job.stateReason}</div>}
+                </>
+              ),
+            },
             { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
             { name: "best so far", isNumber: true, cell: (job) => <BestSoFar job={job} /> },
             { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
-            { name: "of floor", isNumber: true, cell: (job) => summaryTexts(job).floor, title: "roofline floor / best" },
+            {
+              name: "of floor",
+              isNumber: true,
+              cell: (job) => summaryTexts(job).floor,
+              title: "roofline floor / best",
+            },
             { name: "failed", isNumber: true, cell: (job) => summaryTexts(job).failed, title: "share of the trials" },
             { name: "", cell: (job) => <JobActions job={job} onChange={jobs.refresh} /> },
           ]}
@@ -97,7 +123,10 @@ function Devices() {
   const who = useShared(caller);
   const devices = usePoll(
     "farm devices",
-    (signal) => call("tunefarm.v1.DeviceService/ListDevices", { pageSize: 100 }, signal).then((response) => response.devices ?? []),
+    (signal) =>
+      call("tunefarm.v1.DeviceService/ListDevices", { pageSize: 100 }, signal).then(
+        (response) => response.devices ?? [],
+      ),
     5000,
   );
   const isAdmin = has(who, "admin");
@@ -107,9 +136,7 @@ function Devices() {
         <ActionButton
           label="Release"
           done="The device is released."
-          act={() =>
-            call("tunefarm.v1.DeviceService/ReleaseDevice", { name: device.name ?? "" }).then(devices.refresh)
-          }
+          act={() => call("tunefarm.v1.DeviceService/ReleaseDevice", { name: device.name ?? "" }).then(devices.refresh)}
         />
       )}
       {device.state === "DEVICE_STATE_READY" && (
@@ -118,9 +145,10 @@ function Devices() {
           done="The device is quarantined."
           confirm={<p>{deviceName(device)} takes no work until it is released.</p>}
           act={() =>
-            call("tunefarm.v1.FarmService/QuarantineDevice", { name: device.name ?? "", reason: "by the dashboard" }).then(
-              devices.refresh,
-            )
+            call("tunefarm.v1.FarmService/QuarantineDevice", {
+              name: device.name ?? "",
+              reason: "by the dashboard",
+            }).then(devices.refresh)
           }
         />
       )}
@@ -149,7 +177,7 @@ function Devices() {
           empty="There is no device: no agent has registered."
           columns={[
             { name: "device", isText: true, cell: deviceName },
-            { name: "state", cell: (device) => <DeviceState device={device} /> },
+            { name: "state", isText: true, cell: (device) => <DeviceState device={device} /> },
             ...(isAdmin ? [{ name: "", cell: actions }] : []),
           ]}
         />
@@ -183,8 +211,24 @@ function Promotions() {
           rowKey={(change) => change.revision ?? ""}
           empty="No job has promoted a best yet."
           columns={[
-            { name: "kernel", isText: true, cell: (change) => <a href={href(change.best?.job ?? "jobs")}><Breakable text={change.best?.kernelName} /></a> },
-            { name: "problem", isText: true, cell: ({ best }) => <span class="mono"><Breakable text={best?.problem?.key} /></span> },
+            {
+              name: "kernel",
+              isText: true,
+              cell: (change) => (
+                <a href={href(change.best?.job ?? "jobs")}>
+                  <Breakable text={change.best?.kernelName} />
+                </a>
+              ),
+            },
+            {
+              name: "problem",
+              isText: true,
+              cell: ({ best }) => (
+                <span class="mono">
+                  <Breakable text={best?.problem?.key} />
+                </span>
+              ),
+            },
             { name: "device", cell: ({ best }) => best?.deviceClassName },
             { name: "time", isNumber: true, cell: ({ best }) => nanoseconds(best?.measurement?.medianNs) },
             { name: "gain", isNumber: true, cell: gain },
@@ -200,7 +244,8 @@ function Promotions() {
 function Misses() {
   const misses = usePoll(
     "farm misses",
-    (signal) => call("tunefarm.v1.CatalogService/ListMisses", { pageSize: 8 }, signal).then((response) => response.misses ?? []),
+    (signal) =>
+      call("tunefarm.v1.CatalogService/ListMisses", { pageSize: 8 }, signal).then((response) => response.misses ?? []),
     5000,
   );
   return (
@@ -216,7 +261,15 @@ function Misses() {
           empty="Every look-up has found an exact best."
           columns={[
             { name: "kernel", cell: (miss) => <Breakable text={miss.kernelName} /> },
-            { name: "problem", isText: true, cell: (miss) => <span class="mono"><Breakable text={miss.problem?.key} /></span> },
+            {
+              name: "problem",
+              isText: true,
+              cell: (miss) => (
+                <span class="mono">
+                  <Breakable text={miss.problem?.key} />
+                </span>
+              ),
+            },
             { name: "device", cell: (miss) => miss.deviceClassName },
             { name: "asked", isNumber: true, cell: (miss) => count(miss.count) },
             { name: "answered with", cell: (miss) => enumText(miss.match, "MATCH_") },
@@ -235,11 +288,14 @@ function Warnings(props: { info: GetServerInfoResponse }) {
     <div role="status">
       {databaseAway && (
         <p class="error">
-          ✗ The database is away: {databaseAway}. Look-ups are answered from memory, {count(Math.round(int(catalogAgeMs) / 1000))} s old.
+          ✗ The database is away: {databaseAway}. Look-ups are answered from memory,{" "}
+          {count(Math.round(int(catalogAgeMs) / 1000))} s old.
         </p>
       )}
       {free > 0 && free < floor && (
-        <p class="error">✗ The disk is full: {bytes(free)} free, the floor is {bytes(floor)}. Jobs are paused.</p>
+        <p class="error">
+          ✗ The disk is full: {bytes(free)} free, the floor is {bytes(floor)}. Jobs are paused.
+        </p>
       )}
       {free >= floor && free > 0 && free < 2 * floor && (
         <p class="so-so">

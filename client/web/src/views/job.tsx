@@ -4,7 +4,19 @@ import { useState } from "preact/hooks";
 import { call } from "../api";
 import type { ViewProps } from "../app";
 import { tuneCommands } from "../commands";
-import { byteRate, configText, count, duration, enumText, flopRate, int, nanoseconds, percent, ratio, spread } from "../format";
+import {
+  byteRate,
+  configText,
+  count,
+  duration,
+  enumText,
+  flopRate,
+  int,
+  nanoseconds,
+  percent,
+  ratio,
+  spread,
+} from "../format";
 import { baselineOf, bestOf, failedShare, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
 import { usePoll } from "../poll";
 import { href } from "../route";
@@ -31,7 +43,8 @@ export function JobView({ params }: ViewProps) {
   const job = polled.data;
   if (!job) return polled.error ? <ErrorLine error={polled.error} /> : <Loading />;
   const medianOf = (study: Study) => bestOf(study).measurement?.medianNs;
-  const mark = (study: string, isOn: boolean) => setMarked(isOn ? [...marked, study] : marked.filter((each) => each !== study));
+  const mark = (study: string, isOn: boolean) =>
+    setMarked(isOn ? [...marked, study] : marked.filter((each) => each !== study));
   return (
     <>
       <div class="title">
@@ -49,7 +62,9 @@ export function JobView({ params }: ViewProps) {
         title="Studies"
         actions={
           marked.length >= 2 && (
-            <a href={href("compare", { studies: marked.slice(0, COMPARED_MAX).join(",") })}>compare {Math.min(COMPARED_MAX, marked.length)} marked</a>
+            <a href={href("compare", { studies: marked.slice(0, COMPARED_MAX).join(",") })}>
+              compare {Math.min(COMPARED_MAX, marked.length)} marked
+            </a>
           )
         }
       >
@@ -71,10 +86,23 @@ export function JobView({ params }: ViewProps) {
                 />
               ),
             },
-            { name: "problem", isText: true, cell: (study) => <a class="mono" href={href(study.name ?? "")}><Breakable text={study.problem?.key || "(no dims)"} /></a> },
+            {
+              name: "problem",
+              isText: true,
+              cell: (study) => (
+                <a class="mono" href={href(study.name ?? "")}>
+                  <Breakable text={study.problem?.key || "(no dims)"} />
+                </a>
+              ),
+            },
             { name: "device class", cell: (study) => study.deviceClassName },
             { name: "median", isNumber: true, cell: (study) => nanoseconds(medianOf(study)) },
-            { name: "spread", isNumber: true, cell: (study) => spread(bestOf(study).measurement), title: "half of the 95 % interval of the median" },
+            {
+              name: "spread",
+              isNumber: true,
+              cell: (study) => spread(bestOf(study).measurement),
+              title: "half of the 95 % interval of the median",
+            },
             { name: "gain", isNumber: true, cell: (study) => <Gain study={study} />, title: "over the baseline" },
             { name: "arithmetic", isNumber: true, cell: (study) => flopRate(study.flops, medianOf(study)) },
             { name: "memory", isNumber: true, cell: (study) => byteRate(study.bytes, medianOf(study)) },
@@ -84,9 +112,20 @@ export function JobView({ params }: ViewProps) {
               title: "roofline floor / median",
               cell: (study) => (study.floorNs && medianOf(study) ? percent(study.floorNs / medianOf(study)!) : "–"),
             },
-            { name: "trials", cell: (study) => <ProgressBar progress={study.progress} isLive={study.state !== "STUDY_STATE_ENDED"} /> },
-            { name: "failed", isNumber: true, cell: (study) => (int(study.progress?.done) ? percent(failedShare(study.progress)) : "–") },
-            { name: "config", isText: true, cell: (study) => <span class="mono config">{configText(bestOf(study).config)}</span> },
+            {
+              name: "trials",
+              cell: (study) => <ProgressBar progress={study.progress} isLive={study.state !== "STUDY_STATE_ENDED"} />,
+            },
+            {
+              name: "failed",
+              isNumber: true,
+              cell: (study) => (int(study.progress?.done) ? percent(failedShare(study.progress)) : "–"),
+            },
+            {
+              name: "config",
+              isText: true,
+              cell: (study) => <span class="mono config">{configText(bestOf(study).config)}</span>,
+            },
             {
               name: "ended because",
               isText: true,
@@ -102,26 +141,48 @@ export function JobView({ params }: ViewProps) {
       </Panel>
       <div class="panels">
         <Panel title="Made by">
-          {tuneCommands(job).slice(0, 10).map((command) => (
-            <div key={command} class="command">
-              <pre>{command}</pre>
-              <CopyButton label="copy" text={command} what="the command" />
-            </div>
-          ))}
-          {(job.problems ?? []).length > 10 && <p class="muted">{count((job.problems ?? []).length)} problems in all</p>}
+          {tuneCommands(job)
+            .slice(0, 10)
+            .map((command) => (
+              <div key={command} class="command">
+                <pre>{command}</pre>
+                <CopyButton label="copy" text={command} what="the command" />
+              </div>
+            ))}
+          {(job.problems ?? []).length > 10 && (
+            <p class="muted">{count((job.problems ?? []).length)} problems in all</p>
+          )}
         </Panel>
         <Panel title="About">
           <dl class="facts">
             <dt>created</dt>
-            <dd><Time ms={job.createdAtMs} /></dd>
+            <dd>
+              <Time ms={job.createdAtMs} />
+            </dd>
             <dt>started</dt>
-            <dd><Time ms={job.startedAtMs} none="not yet" /></dd>
+            <dd>
+              <Time ms={job.startedAtMs} none="not yet" />
+            </dd>
             <dt>ended</dt>
-            <dd><Time ms={job.endedAtMs} none="not yet" /></dd>
-            {job.submittedBy && <><dt>submitted by</dt><dd>{job.submittedBy}</dd></>}
-            {job.label && <><dt>label</dt><dd>{job.label}</dd></>}
+            <dd>
+              <Time ms={job.endedAtMs} none="not yet" />
+            </dd>
+            {job.submittedBy && (
+              <>
+                <dt>submitted by</dt>
+                <dd>{job.submittedBy}</dd>
+              </>
+            )}
+            {job.label && (
+              <>
+                <dt>label</dt>
+                <dd>{job.label}</dd>
+              </>
+            )}
             <dt>strategy</dt>
-            <dd>{job.strategy?.strategyName || "default"}, seed {job.strategy?.seed ?? "1"}</dd>
+            <dd>
+              {job.strategy?.strategyName || "default"}, seed {job.strategy?.seed ?? "1"}
+            </dd>
             <dt>devices busy</dt>
             <dd>{duration(job.deviceBusyMs ?? 0)}</dd>
             <dt>kernel</dt>

@@ -70,7 +70,9 @@ export function Jobs({ query }: ViewProps) {
               <Button
                 key={state}
                 aria-pressed={isOn}
-                onClick={() => narrow({ state: (isOn ? chosen.filter((each) => each !== word) : [...chosen, word]).join(",") })}
+                onClick={() =>
+                  narrow({ state: (isOn ? chosen.filter((each) => each !== word) : [...chosen, word]).join(",") })
+                }
               >
                 {word}
               </Button>
@@ -105,21 +107,41 @@ export function Jobs({ query }: ViewProps) {
           rows={jobs}
           rowKey={(job) => job.name ?? ""}
           empty={
-            isFiltered ? "No job passes the filter." : <>There is no job yet. <code>tunefarm tune KERNEL</code> submits one.</>
+            isFiltered ? (
+              "No job passes the filter."
+            ) : (
+              <>
+                There is no job yet. <code>tunefarm tune KERNEL</code> submits one.
+              </>
+            )
           }
           columns={[
             { name: "job", cell: (job) => <a href={href(job.name ?? "")}>job&nbsp;{jobNumber(job.name)}</a> },
             { name: "kernel", isText: true, cell: (job) => link("kernel", job.kernelName) },
-            { name: "state", isText: true, cell: (job) => <><StateWord job={job} />{job.error && <div class="bad">{job.error}</div>}</> },
+            {
+              name: "state",
+              isText: true,
+              cell: (job) => (
+                <>
+                  <StateWord job={job} />
+                  {job.error && <div class="bad">{job.error}</div>}
+                </>
+              ),
+            },
+            { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
             { name: "problems", isNumber: true, cell: (job) => count((job.problems ?? []).length) },
             { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
             { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
-            { name: "of floor", isNumber: true, cell: (job) => summaryTexts(job).floor, title: "roofline floor / best" },
+            {
+              name: "of floor",
+              isNumber: true,
+              cell: (job) => summaryTexts(job).floor,
+              title: "roofline floor / best",
+            },
             { name: "failed", isNumber: true, cell: (job) => summaryTexts(job).failed, title: "share of the trials" },
             { name: "created", cell: (job) => <Time ms={int(job.createdAtMs)} /> },
             { name: "label", isText: true, cell: (job) => link("label", job.label) },
             { name: "submitted by", cell: (job) => link("who", job.submittedBy) },
-            { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
           ]}
         />
       )}

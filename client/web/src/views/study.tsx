@@ -1,6 +1,14 @@
 // One study: how its search went, what its parameters do, why trials failed, and its trials, all through one filter.
-import type { AnalyzeStudyResponse, GetStudyChartResponse, Job, SpaceSize, Study as StudyMessage, StudyCoverage, TrialFilter } from "api";
-import { useEffect, useRef, useState } from "preact/hooks";
+import type {
+  AnalyzeStudyResponse,
+  GetStudyChartResponse,
+  Job,
+  SpaceSize,
+  Study as StudyMessage,
+  StudyCoverage,
+  TrialFilter,
+} from "api";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { asApiError, call } from "../api";
 import type { ViewProps } from "../app";
 import { configCpp, configJson, defineOptions, runCommand } from "../commands";
@@ -10,7 +18,17 @@ import { useKey } from "../keys";
 import { usePoll } from "../poll";
 import { href, navigate, setQuery } from "../route";
 import { type Area, type Chart, SearchChart } from "../study/chart";
-import { addCondition, chipsOf, readFilter, suggestions, toggleOutcome, toggleValue, withRange, withValues, writeFilter } from "../study/filter";
+import {
+  addCondition,
+  chipsOf,
+  readFilter,
+  suggestions,
+  toggleOutcome,
+  toggleValue,
+  withRange,
+  withValues,
+  writeFilter,
+} from "../study/filter";
 import { Final } from "../study/final";
 import { Outcomes } from "../study/outcomes";
 import { type GridNumber, PairGrid } from "../study/pair_grid";
@@ -31,7 +49,12 @@ function pollMs(coverage: StudyCoverage | undefined): number {
   return int(coverage?.read) >= int(coverage?.stored) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
 }
 
-function Header(props: { job: Job; study: StudyMessage; chart: GetStudyChartResponse | undefined; onChange: () => void }) {
+function Header(props: {
+  job: Job;
+  study: StudyMessage;
+  chart: GetStudyChartResponse | undefined;
+  onChange: () => void;
+}) {
   const { job, study } = props;
   const [, jobId, , number] = (study.name ?? "").split("/");
   const { measurement, config, isFinal } = bestOf(study);
@@ -45,11 +68,14 @@ function Header(props: { job: Job; study: StudyMessage; chart: GetStudyChartResp
     <>
       <div class="title">
         <h1>
-          <a href={href("jobs")}>jobs</a> › <a href={href(`jobs/${jobId}`)}>{jobId}</a> › {kernel} › <span class="mono"><Breakable text={study.problem?.key || number} /></span> on{" "}
-          {study.deviceClassName}
+          <a href={href("jobs")}>jobs</a> › <a href={href(`jobs/${jobId}`)}>{jobId}</a> › {kernel} ›{" "}
+          <span class="mono">
+            <Breakable text={study.problem?.key || number} />
+          </span>{" "}
+          on {study.deviceClassName}
         </h1>
         <StateWord job={job} />
-        <span class="muted">{enumText(study.state, "STUDY_STATE_").toLowerCase()}</span>
+        {!hasEnded(job) && <span class="muted">{enumText(study.state, "STUDY_STATE_").toLowerCase()}</span>}
         <ProgressBar progress={study.progress} isLive={study.state !== "STUDY_STATE_ENDED"} />
         <JobActions job={job} onChange={props.onChange} />
       </div>
@@ -63,18 +89,25 @@ function Header(props: { job: Job; study: StudyMessage; chart: GetStudyChartResp
           <span class="muted">{isFinal ? "in the final" : "in the search"}</span>
           {ratios.map((level) => (
             <span key={level.label}>
-              <strong>{ratio((level.timeNs ?? 0) / ns)}</strong> {(level.label ?? "").replace(/^baseline: | config$/g, "")}
+              <strong>{ratio((level.timeNs ?? 0) / ns)}</strong>{" "}
+              {(level.label ?? "").replace(/^baseline: | config$/g, "")}
             </span>
           ))}
           {study.flops ? <span>{flopRate(study.flops, ns)}</span> : null}
           {study.bytes ? <span>{byteRate(study.bytes, ns)}</span> : null}
-          {study.floorNs ? <span title={`roofline floor ${nanoseconds(study.floorNs)}`}>{percent(study.floorNs / ns)} of floor</span> : null}
+          {study.floorNs ? (
+            <span title={`roofline floor ${nanoseconds(study.floorNs)}`}>{percent(study.floorNs / ns)} of floor</span>
+          ) : null}
           <span class="mono best-config">{configText(config)}</span>
           <span class="buttons" role="group" aria-label="Copy the config">
             <span class="muted">copy:</span>
             <CopyButton label="-D" text={defineOptions(config)} what="the config as -D options" />
             <CopyButton label="JSON" text={configJson(config)} what="the config as JSON" />
-            <CopyButton label="run" text={runCommand(kernel, study.problem, config, study.deviceClassId)} what="the command that runs the config" />
+            <CopyButton
+              label="run"
+              text={runCommand(kernel, study.problem, config, study.deviceClassId)}
+              what="the command that runs the config"
+            />
             <CopyButton label="C++" text={configCpp(config)} what="the config as C++ constants" />
           </span>
         </div>
@@ -98,6 +131,7 @@ function FilterBar(props: {
   const parameters = props.analysis?.analysis?.parameters ?? [];
   useKey("/", () => field.current?.focus());
   const chips = chipsOf(props.filter);
+  useEffect(() => setProblem(""), [writeFilter(props.filter)]);
   const add = (event: Event) => {
     event.preventDefault();
     const next = addCondition(props.filter, text, parameters);
@@ -115,7 +149,7 @@ function FilterBar(props: {
           <input
             ref={field}
             list="conditions"
-            size={26}
+            size={34}
             value={text}
             placeholder="BLOCK_M=64,128 or time<400us"
             aria-describedby={problem ? "filter-problem" : undefined}
@@ -134,7 +168,11 @@ function FilterBar(props: {
       {chips.map((chip) => (
         <span key={chip.text} class="chip">
           {chip.text}{" "}
-          <Button class="plain" aria-label={`Remove the condition ${chip.text}`} onClick={() => props.onFilter(chip.without)}>
+          <Button
+            class="plain"
+            aria-label={`Remove the condition ${chip.text}`}
+            onClick={() => props.onFilter(chip.without)}
+          >
             ×
           </Button>
         </span>
@@ -209,7 +247,10 @@ function useAnalysis(study: string, filter: TrialFilter) {
   const size = coverage ? Math.floor(Math.log(1 + int(coverage.matching)) / Math.log(1.25)) : -1;
   const importance = usePoll(
     coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "",
-    (signal) => call("tunefarm.v1.StudyService/AnalyzeStudy", { study, filter }, signal).then((response) => response.analysis?.importance ?? {}),
+    (signal) =>
+      call("tunefarm.v1.StudyService/AnalyzeStudy", { study, filter }, signal).then(
+        (response) => response.analysis?.importance ?? {},
+      ),
     60_000,
     () => true,
   );
@@ -227,7 +268,8 @@ export function StudyView({ params, query }: ViewProps) {
 
   const polledJob = usePoll<Job>(
     jobName,
-    (signal) => call("tunefarm.v1.TuningService/GetJob", { name: jobName }, signal).then((response) => response.job ?? {}),
+    (signal) =>
+      call("tunefarm.v1.TuningService/GetJob", { name: jobName }, signal).then((response) => response.job ?? {}),
     (job) => ((job.studies ?? []).length > 16 ? 5000 : 1000),
     hasEnded,
   );
@@ -236,7 +278,8 @@ export function StudyView({ params, query }: ViewProps) {
   const state = job?.state;
   const stateBefore = useRef(state);
   useEffect(() => {
-    if (stateBefore.current && state && state !== stateBefore.current) announce(`The job is ${enumText(state, "JOB_STATE_")} now.`);
+    if (stateBefore.current && state && state !== stateBefore.current)
+      announce(`The job is ${enumText(state, "JOB_STATE_")} now.`);
     stateBefore.current = state;
   }, [state]);
 
@@ -295,97 +338,144 @@ export function StudyView({ params, query }: ViewProps) {
     }
   };
 
-  if (!job) return polledJob.error ? <ErrorLine error={polledJob.error} /> : <Loading />;
-  if (!study) return <Empty>Job {params["job"]} has no study {params["study"]}.</Empty>;
   const pair = (query["pair"] ?? "").split(",");
   const filterError = [polledChart.error, effects.error].find((error) => error?.reason === "FILTER_INVALID");
+  const names = (analysis?.parameters ?? []).map((each) => each.parameter ?? "");
+  const varied = names.filter((_, i) => (analysis?.parameters?.[i]?.values ?? []).length > 1);
+  const revision = useRef("");
+  revision.current = coverage?.revision ?? "";
+  // Panels are drawn again when what they show has changed, not with each answer.
+  const search = useMemo(
+    () => (
+      <Panel
+        title="Search"
+        actions={
+          <>
+            <Choice
+              label="x"
+              value={isTime ? "time" : ""}
+              options={[
+                ["", "evaluations"],
+                ["time", "time"],
+              ]}
+              onChange={(x) => setQuery({ x })}
+            />
+            <Choice
+              label="y"
+              value={isLog ? "log" : ""}
+              options={[
+                ["", "linear"],
+                ["log", "log"],
+              ]}
+              onChange={(y) => setQuery({ y })}
+            />
+          </>
+        }
+      >
+        {polledChart.error && !filterError && <ErrorLine error={polledChart.error} />}
+        {placeError && <p class="error">✗ {placeError}</p>}
+        {chart ? (
+          <SearchChart
+            study={name}
+            chart={chart}
+            onArea={(area) => onFilter(withArea(area))}
+            onPlace={(area) => void openPlace(area)}
+            onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+          />
+        ) : (
+          polledChart.isLoading && <Loading />
+        )}
+      </Panel>
+    ),
+    [chart, polledChart.error, polledChart.isLoading, placeError, query],
+  );
+  const outcomes = useMemo(
+    () => (
+      <Outcomes
+        study={name}
+        reasons={analysis?.outcomes ?? []}
+        onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+      />
+    ),
+    [name, analysis, query],
+  );
+  const parameters = useMemo(
+    () => (
+      <Parameters
+        effects={analysis?.parameters ?? []}
+        importance={importance}
+        filter={filter}
+        onToggle={(parameter, value) => onFilter(toggleValue(filter, parameter, value))}
+      />
+    ),
+    [analysis, importance, query],
+  );
+  const pairs = useMemo(
+    () => (
+      <PairGrid
+        study={name}
+        filter={filter}
+        effects={analysis?.parameters ?? []}
+        pairs={importance?.pairs ?? []}
+        pair={pair[0] && pair[1] ? [pair[0], pair[1]] : undefined}
+        shown={(query["grid"] as GridNumber | undefined) ?? "best"}
+        isOver={isSettled(coverage)}
+        onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
+        onShown={(shown) => setQuery({ grid: shown })}
+        onCell={(first, second) =>
+          onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))
+        }
+      />
+    ),
+    [name, analysis, importance, isSettled(coverage), query],
+  );
+  const trials = useMemo(
+    () => (
+      <Trials
+        study={name}
+        filter={filter}
+        parameters={names}
+        varied={varied}
+        revision={revision}
+        isOver={isOver}
+        byTime={query["order"] !== "end"}
+        columns={(query["columns"] ?? "").split(",").filter(Boolean)}
+        onOrder={(byTime) => setQuery({ order: byTime ? "" : "end" })}
+        onColumns={(columns) => setQuery({ columns: columns.join(",") })}
+      />
+    ),
+    [name, names.join(), varied.join(), isOver, query],
+  );
+  const space = useMemo(() => study?.space && <Space space={study.space} />, [JSON.stringify(study?.space)]);
+  const final = useMemo(
+    () => study && <Final study={study} isOver={hasEnded(job)} />,
+    [JSON.stringify([study?.state, study?.best, study?.baseline, study?.notPromotedBecause]), hasEnded(job)],
+  );
+  if (!job) return polledJob.error ? <ErrorLine error={polledJob.error} /> : <Loading />;
+  if (!study)
+    return (
+      <Empty>
+        Job {params["job"]} has no study {params["study"]}.
+      </Empty>
+    );
   return (
     <>
       <Header job={job} study={study} chart={chart?.response} onChange={polledJob.refresh} />
       <FilterBar filter={filter} analysis={effects.data} coverage={coverage} onFilter={onFilter} />
       {filterError && <ErrorLine error={filterError} />}
       <div class="halves">
-       <div>
-        <Panel
-          title="Search"
-          actions={
-            <>
-              <Choice
-                label="x"
-                value={isTime ? "time" : ""}
-                options={[
-                  ["", "evaluations"],
-                  ["time", "time"],
-                ]}
-                onChange={(x) => setQuery({ x })}
-              />
-              <Choice
-                label="y"
-                value={isLog ? "log" : ""}
-                options={[
-                  ["", "linear"],
-                  ["log", "log"],
-                ]}
-                onChange={(y) => setQuery({ y })}
-              />
-            </>
-          }
-        >
-          {polledChart.error && !filterError && <ErrorLine error={polledChart.error} />}
-          {placeError && <p class="error">✗ {placeError}</p>}
-          {chart ? (
-            <SearchChart
-              study={name}
-              chart={chart}
-              onArea={(area) => onFilter(withArea(area))}
-              onPlace={(area) => void openPlace(area)}
-              onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
-            />
-          ) : (
-            polledChart.isLoading && <Loading />
-          )}
-        </Panel>
-        <Outcomes
-          study={name}
-          reasons={analysis?.outcomes ?? []}
-          revision={coverage?.revision ?? ""}
-          onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
-        />
-        {study.space && <Space space={study.space} />}
-       </div>
-       <div>
-        <Parameters
-          effects={analysis?.parameters ?? []}
-          importance={importance}
-          filter={filter}
-          onToggle={(parameter, value) => onFilter(toggleValue(filter, parameter, value))}
-        />
-        <PairGrid
-          study={name}
-          filter={filter}
-          effects={analysis?.parameters ?? []}
-          pairs={importance?.pairs ?? []}
-          pair={pair[0] && pair[1] ? [pair[0], pair[1]] : undefined}
-          shown={(query["grid"] as GridNumber | undefined) ?? "best"}
-          isOver={isSettled(coverage)}
-          onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
-          onShown={(shown) => setQuery({ grid: shown })}
-          onCell={(first, second) => onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))}
-        />
-        <Final study={study} isOver={hasEnded(job)} />
-       </div>
+        <div>
+          {search}
+          {outcomes}
+          {space}
+        </div>
+        <div>
+          {parameters}
+          {pairs}
+          {final}
+        </div>
       </div>
-        <Trials
-          study={name}
-          filter={filter}
-          effects={analysis?.parameters ?? []}
-          revision={coverage?.revision ?? ""}
-          isOver={isOver}
-          byTime={query["order"] !== "end"}
-          columns={(query["columns"] ?? "").split(",").filter(Boolean)}
-          onOrder={(byTime) => setQuery({ order: byTime ? "" : "end" })}
-          onColumns={(columns) => setQuery({ columns: columns.join(",") })}
-        />
+      {trials}
     </>
   );
 }
