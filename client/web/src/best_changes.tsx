@@ -41,7 +41,9 @@ export function BestChanges(props: {
     }
   };
   // A change that came since moves others to the next page: each is shown once.
-  const all = new Map([...(first.data.changes ?? []), ...(older?.changes ?? [])].map((change) => [change.revision, change]));
+  const all = new Map(
+    [...(first.data.changes ?? []), ...(older?.changes ?? [])].map((change) => [change.revision, change]),
+  );
   const isOne = props.request.key !== undefined;
   const name = (best: BestConfig) => {
     const text = <Long text={best.problem?.key ?? ""} />;
@@ -52,7 +54,9 @@ export function BestChanges(props: {
       <Table<BestConfigChange>
         caption="Changes"
         hidesCaption
-        rows={[...all.values()].filter((change) => !props.deviceClassId || change.best?.deviceClassId === props.deviceClassId)}
+        rows={[...all.values()].filter(
+          (change) => !props.deviceClassId || change.best?.deviceClassId === props.deviceClassId,
+        )}
         rowKey={(change) => change.revision ?? ""}
         empty="The history is empty."
         columns={[
@@ -68,12 +72,19 @@ export function BestChanges(props: {
           { name: "time", isNumber: true, cell: (change) => nanoseconds(change.best?.measurement?.medianNs) },
           {
             name: "job",
-            cell: (change) => (change.best?.job ? <a href={href(change.best.job)}>{shortName(change.best.job)}</a> : "–"),
+            cell: (change) =>
+              change.best?.job ? <a href={href(change.best.job)}>{shortName(change.best.job)}</a> : "–",
           },
           {
             name: "reason",
             cell: (change) => (
-              <Long text={change.kind === "BEST_CONFIG_CHANGE_KIND_ANNOTATED" ? (change.best?.note ?? "") : (change.reason ?? "")} />
+              <Long
+                text={
+                  change.kind === "BEST_CONFIG_CHANGE_KIND_ANNOTATED"
+                    ? (change.best?.note ?? "")
+                    : (change.reason ?? "")
+                }
+              />
             ),
           },
           { name: "config", cell: (change) => <ConfigCell config={change.best?.config} /> },

@@ -60,7 +60,8 @@ export function BestGrid(props: {
   if (dims.length === 0) return <p class="muted">A grid needs a dim with two values or more.</p>;
   const columns = dims.find((dim) => dim.name === query.x) ?? dims[0]!;
   const rows = dims.find((dim) => dim.name === query.y && dim !== columns) ?? dims.find((dim) => dim !== columns);
-  const metric = METRICS.find(([name]) => name === query.metric)?.[0] ?? (bests.some((best) => best.floorNs) ? "share" : "time");
+  const metric =
+    METRICS.find(([name]) => name === query.metric)?.[0] ?? (bests.some((best) => best.floorNs) ? "share" : "time");
   const columnKeys = columns.keys.slice(0, MOST_KEYS);
   const rowKeys = rows?.keys.slice(0, MOST_KEYS) ?? [""];
   const isCut = columnKeys.length < columns.keys.length || rowKeys.length < (rows?.keys.length ?? 1);

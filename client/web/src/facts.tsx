@@ -83,7 +83,12 @@ export function TextField(props: { label: string; value: string; onInput: (value
   return (
     <label class="field">
       {props.label}
-      <textarea rows={2} maxLength={1000} value={props.value} onInput={(event) => props.onInput(event.currentTarget.value)} />
+      <textarea
+        rows={2}
+        maxLength={1000}
+        value={props.value}
+        onInput={(event) => props.onInput(event.currentTarget.value)}
+      />
     </label>
   );
 }

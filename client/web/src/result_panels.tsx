@@ -2,7 +2,19 @@
 import type { Config, Measurement } from "api";
 import { configCpp, configJson, defineOptions } from "./commands";
 import { type Fact, Facts, Warning } from "./facts";
-import { byteRate, count, enumText, flopRate, int, nanoseconds, number, percent, ratio, spread, valueText } from "./format";
+import {
+  byteRate,
+  count,
+  enumText,
+  flopRate,
+  int,
+  nanoseconds,
+  number,
+  percent,
+  ratio,
+  spread,
+  valueText,
+} from "./format";
 import { useKey } from "./keys";
 import { byName } from "./names";
 import { SamplePlot } from "./sample_plot";
@@ -41,7 +53,8 @@ export function TimePanel(props: { m: Measurement; against: Against }) {
           [
             "over the baseline",
             against.baselineNs && m.medianNs
-              ? `${ratio(against.baselineNs / m.medianNs)} ${against.baselineLabel ?? ""} (${nanoseconds(against.baselineNs)})`
+              ? `${ratio(against.baselineNs / m.medianNs)} ${against.baselineLabel ?? ""} ` +
+                `(${nanoseconds(against.baselineNs)})`
               : "",
           ],
           ["rate", against.flops ? flopRate(against.flops, m.medianNs) : ""],
@@ -49,10 +62,14 @@ export function TimePanel(props: { m: Measurement; against: Against }) {
           ["of the floor", against.floorNs && m.medianNs ? percent(against.floorNs / m.medianNs) : ""],
           [
             "samples",
-            `${count(m.samples)}${int(m.launchesPerSample) > 1 ? ` of ${count(m.launchesPerSample)} launches each` : ""}: ` +
+            count(m.samples) +
+              (int(m.launchesPerSample) > 1 ? ` of ${count(m.launchesPerSample)} launches each: ` : ": ") +
               (STOP_REASONS[m.stopReason ?? ""] ?? (m.converged ? "converged" : "not converged")),
           ],
-          ["discarded", m.discardedSamples ? `${count(m.discardedSamples)} samples, taken while the device throttled` : ""],
+          [
+            "discarded",
+            m.discardedSamples ? `${count(m.discardedSamples)} samples, taken while the device throttled` : "",
+          ],
         ]}
       />
       {(m.sampleNs?.length ?? 0) > 1 && <SamplePlot measurement={m} />}
@@ -81,7 +98,10 @@ export function ConditionsPanel(props: { m: Measurement; more: Fact[] }) {
           ["timed by", sentence(m.method, "TIMING_METHOD_")],
           ["caches", m.coldCache ? "flushed before each sample" : "left warm"],
           ["input copies", int(m.inputCopies) > 1 ? count(m.inputCopies) : ""],
-          ["judged by", m.selfJudged ? <Warning>the kernel's own process: nothing outside of it checked the times</Warning> : ""],
+          [
+            "judged by",
+            m.selfJudged ? <Warning>the kernel's own process: nothing outside of it checked the times</Warning> : "",
+          ],
           ...props.more,
         ]}
       />
@@ -107,7 +127,13 @@ export function ConfigPanel(props: {
           <CopyButton label="-D" text={defineOptions(config)} what="the config as -D options" />
           <CopyButton label="JSON" text={configJson(config)} what="the config as JSON" />
           <CopyButton label="C++" text={configCpp(config)} what="the config as C++ constants" />
-          {command && <CopyButton label={props.label} text={command} what={`the command that ${props.label === "run" ? "runs" : "looks up"} the config`} />}
+          {command && (
+            <CopyButton
+              label={props.label}
+              text={command}
+              what={`the command that ${props.label === "run" ? "runs" : "looks up"} the config`}
+            />
+          )}
         </>
       }
     >

@@ -52,7 +52,9 @@ export function Roofline(props: { bests: BestConfig[]; href: (best: BestConfig) 
   const [ref, width] = useWidth<HTMLElement>();
   const points = pointsOf(props.bests);
   if (points.length === 0) {
-    return <p class="muted">No roofline: the definition declares no FLOPs and bytes, or the device's peaks are not known.</p>;
+    return (
+      <p class="muted">No roofline: the definition declares no FLOPs and bytes, or the device's peaks are not known.</p>
+    );
   }
   const { memory, ceilings } = roofsOf(points);
   const intensities = points.map((point) => point.intensity);
@@ -70,7 +72,10 @@ export function Roofline(props: { bests: BestConfig[]; href: (best: BestConfig) 
         width={width}
         height={HEIGHT}
         role="img"
-        aria-label={`Roofline of ${points.length} best configs: between ${percent(low)} and ${percent(high)} of the roof. The table of best configs has the numbers.`}
+        aria-label={
+          `Roofline of ${points.length} best configs: between ${percent(low)} and ${percent(high)} of the roof. ` +
+          "The table of best configs has the numbers."
+        }
       >
         {decades(x.from, x.to).map((value) => (
           <g key={value}>
@@ -91,27 +96,51 @@ export function Roofline(props: { bests: BestConfig[]; href: (best: BestConfig) 
         <text class="tick" x={(LEFT + width - RIGHT) / 2} y={HEIGHT - 6} text-anchor="middle">
           FLOP per byte
         </text>
-        <text class="tick" x={14} y={HEIGHT / 2 - 10} text-anchor="middle" transform={`rotate(-90 14 ${HEIGHT / 2 - 10})`}>
+        <text
+          class="tick"
+          x={14}
+          y={HEIGHT / 2 - 10}
+          text-anchor="middle"
+          transform={`rotate(-90 14 ${HEIGHT / 2 - 10})`}
+        >
           FLOP/s
         </text>
         {slopeFrom < knee && (
-          <line class="roof" x1={x.at(slopeFrom)} y1={y.at(slopeFrom * memory)} x2={x.at(knee)} y2={y.at(knee * memory)} />
+          <line
+            class="roof"
+            x1={x.at(slopeFrom)}
+            y1={y.at(slopeFrom * memory)}
+            x2={x.at(knee)}
+            y2={y.at(knee * memory)}
+          />
         )}
         {ceilings.map((rate) => (
-          <line key={rate} class="roof" x1={x.at(Math.max(x.from, rate / memory))} x2={x.at(x.to)} y1={y.at(rate)} y2={y.at(rate)} />
+          <line
+            key={rate}
+            class="roof"
+            x1={x.at(Math.max(x.from, rate / memory))}
+            x2={x.at(x.to)}
+            y1={y.at(rate)}
+            y2={y.at(rate)}
+          />
         ))}
         {points.length > MOST_LINKS && (
-          <path class="dots" d={points.map((point) => `M${x.at(point.intensity).toFixed(1)} ${y.at(point.rate).toFixed(1)}h0`).join("")} />
+          <path
+            class="dots"
+            d={points.map((point) => `M${x.at(point.intensity).toFixed(1)} ${y.at(point.rate).toFixed(1)}h0`).join("")}
+          />
         )}
-        {points.length <= MOST_LINKS && points.map((point) => (
-          <a key={`${point.best.programDigest} ${point.best.problem?.key}`} href={props.href(point.best)}>
-            <circle class="point" cx={x.at(point.intensity)} cy={y.at(point.rate)} r="4">
-              <title>
-                {`${point.best.problem?.key}: ${nanoseconds(point.best.measurement?.medianNs)}, ${flopRate(point.rate, 1e9)}, ${percent(point.rate / point.roof)} of the roof`}
-              </title>
-            </circle>
-          </a>
-        ))}
+        {points.length <= MOST_LINKS &&
+          points.map((point) => (
+            <a key={`${point.best.programDigest} ${point.best.problem?.key}`} href={props.href(point.best)}>
+              <circle class="point" cx={x.at(point.intensity)} cy={y.at(point.rate)} r="4">
+                <title>
+                  {`${point.best.problem?.key}: ${nanoseconds(point.best.measurement?.medianNs)}, ` +
+                    `${flopRate(point.rate, 1e9)}, ${percent(point.rate / point.roof)} of the roof`}
+                </title>
+              </circle>
+            </a>
+          ))}
       </svg>
       <figcaption class="muted">
         Each point is a best config; the lines are the roofs that the floors of the problems imply.

@@ -24,9 +24,18 @@ export function SamplePlot(props: { measurement: Measurement }) {
         width={width}
         height={HEIGHT}
         role="img"
-        aria-label={`${samples.length} samples from ${nanoseconds(least)} to ${nanoseconds(most)}; median ${nanoseconds(median)}, 95 % interval ${nanoseconds(low)} to ${nanoseconds(high)}.`}
+        aria-label={
+          `${samples.length} samples from ${nanoseconds(least)} to ${nanoseconds(most)}; ` +
+          `median ${nanoseconds(median)}, 95 % interval ${nanoseconds(low)} to ${nanoseconds(high)}.`
+        }
       >
-        <rect class="interval" x={LEFT} width={Math.max(0, width - LEFT)} y={y.at(high)} height={Math.max(1, y.at(low) - y.at(high))} />
+        <rect
+          class="interval"
+          x={LEFT}
+          width={Math.max(0, width - LEFT)}
+          y={y.at(high)}
+          height={Math.max(1, y.at(low) - y.at(high))}
+        />
         <line class="median" x1={LEFT} x2={width} y1={y.at(median)} y2={y.at(median)} />
         <path class="dots" d={dots} />
         <text class="tick" x={LEFT - 6} y={TOP + 6} text-anchor="end">

@@ -47,14 +47,24 @@ function Decisions(props: { best: BestConfig; bestKey: BestConfigKey; onChange: 
           label="Unpin"
           done="Unpinned."
           act={() => after(call(`${CATALOG}/UnpinBestConfig`, { key, reason }))}
-          confirm={<><p>Later jobs may replace it again.</p>{why}</>}
+          confirm={
+            <>
+              <p>Later jobs may replace it again.</p>
+              {why}
+            </>
+          }
         />
       ) : (
         <ActionButton
           label="Pin"
           done="Pinned."
           act={() => after(call(`${CATALOG}/PinBestConfig`, { key, reason }))}
-          confirm={<><p>It stays the best config whatever later jobs find.</p>{why}</>}
+          confirm={
+            <>
+              <p>It stays the best config whatever later jobs find.</p>
+              {why}
+            </>
+          }
         />
       )}
       <ActionButton
@@ -68,7 +78,12 @@ function Decisions(props: { best: BestConfig; bestKey: BestConfigKey; onChange: 
         done="Retired."
         isDanger
         act={() => after(call(`${CATALOG}/RetireBestConfig`, { key, reason }))}
-        confirm={<><p>No look-up answers with it any more. Its history stays, and a later job may file a new best config.</p>{why}</>}
+        confirm={
+          <>
+            <p>No look-up answers with it any more. Its history stays, and a later job may file a new best config.</p>
+            {why}
+          </>
+        }
       />
     </div>
   );
@@ -130,7 +145,13 @@ export function BestView({ query }: ViewProps) {
             />
             {best.measurement && <TimePanel m={best.measurement} against={best} />}
             {best.measurement && (
-              <ConditionsPanel m={best.measurement} more={[["driver", best.driverVersion], ["toolkit", best.toolkitVersion]]} />
+              <ConditionsPanel
+                m={best.measurement}
+                more={[
+                  ["driver", best.driverVersion],
+                  ["toolkit", best.toolkitVersion],
+                ]}
+              />
             )}
           </div>
         </>

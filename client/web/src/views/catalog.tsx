@@ -46,7 +46,11 @@ async function loadBests(
   let pageToken = "";
   let revision = "";
   if (previous) {
-    const { catalogRevision } = await call("tunefarm.v1.LookupService/ListBestConfigs", { kernel, deviceClassId, pageSize: 1 }, signal);
+    const { catalogRevision } = await call(
+      "tunefarm.v1.LookupService/ListBestConfigs",
+      { kernel, deviceClassId, pageSize: 1 },
+      signal,
+    );
     if (catalogRevision === previous.revision) return previous;
   }
   do {
@@ -89,7 +93,12 @@ function SummaryTable(props: { summaries: BestConfigSummary[]; kernel: string })
           title: "Geometric mean of roofline floor / best",
           cell: (row) => (row.floorShare ? <Share share={row.floorShare} text={percent(row.floorShare)} /> : "–"),
         },
-        { name: "least", isNumber: true, title: "Least of floor", cell: (row) => (row.floorShareMin ? percent(row.floorShareMin) : "–") },
+        {
+          name: "least",
+          isNumber: true,
+          title: "Least of floor",
+          cell: (row) => (row.floorShareMin ? percent(row.floorShareMin) : "–"),
+        },
         { name: "newest", cell: (row) => <Time ms={row.promotedAtMs} /> },
       ]}
     />
@@ -101,7 +110,8 @@ type Order = "problem" | "share" | "newest";
 function BestTable(props: { bests: BestConfig[]; query: Query; hasClass: boolean; hasKernel: boolean }) {
   const { bests, query } = props;
   const order = (["share", "newest"] as const).find((each) => each === query.order) ?? "problem";
-  const share = (best: BestConfig) => (best.floorNs && best.measurement?.medianNs ? best.floorNs / best.measurement.medianNs : Infinity);
+  const share = (best: BestConfig) =>
+    best.floorNs && best.measurement?.medianNs ? best.floorNs / best.measurement.medianNs : Infinity;
   const sorted = [...bests];
   if (order === "share") sorted.sort((a, b) => share(a) - share(b));
   if (order === "newest") sorted.sort((a, b) => int(b.promotedAtMs) - int(a.promotedAtMs));
@@ -113,7 +123,11 @@ function BestTable(props: { bests: BestConfig[]; query: Query; hasClass: boolean
         <Choice<Order>
           label="order"
           value={order}
-          options={[["problem", "problem"], ["share", "furthest from floor"], ["newest", "newest"]]}
+          options={[
+            ["problem", "problem"],
+            ["share", "furthest from floor"],
+            ["newest", "newest"],
+          ]}
           onChange={(to) => setQuery({ order: to === "problem" ? "" : to, page: "" })}
         />
         {pages > 1 && (
@@ -137,22 +151,35 @@ function BestTable(props: { bests: BestConfig[]; query: Query; hasClass: boolean
         rowKey={(best) => `${best.programDigest} ${best.problem?.key} ${best.deviceClassId}`}
         empty="No best config passes the filter."
         columns={[
-          ...(props.hasKernel ? [] : [{ name: "kernel", cell: (best: BestConfig) => <Long text={best.kernelName ?? ""} /> }]),
-          { name: "problem", cell: (best) => <a href={bestHref(best)}><Long text={best.problem?.key ?? ""} /></a> },
-          ...(props.hasClass ? [] : [{ name: "device class", cell: (best: BestConfig) => best.deviceClassName || best.deviceClassId }]),
+          ...(props.hasKernel
+            ? []
+            : [{ name: "kernel", cell: (best: BestConfig) => <Long text={best.kernelName ?? ""} /> }]),
+          {
+            name: "problem",
+            cell: (best) => (
+              <a href={bestHref(best)}>
+                <Long text={best.problem?.key ?? ""} />
+              </a>
+            ),
+          },
+          ...(props.hasClass
+            ? []
+            : [{ name: "device class", cell: (best: BestConfig) => best.deviceClassName || best.deviceClassId }]),
           { name: "time", isNumber: true, cell: (best) => nanoseconds(best.measurement?.medianNs) },
           { name: "±", isNumber: true, cell: (best) => spread(best.measurement).slice(1) },
           {
             name: "gain",
             isNumber: true,
             title: "baseline / best",
-            cell: (best) => (best.baselineNs && best.measurement?.medianNs ? ratio(best.baselineNs / best.measurement.medianNs) : "–"),
+            cell: (best) =>
+              best.baselineNs && best.measurement?.medianNs ? ratio(best.baselineNs / best.measurement.medianNs) : "–",
           },
           { name: "rate", isNumber: true, cell: (best) => flopRate(best.flops, best.measurement?.medianNs) },
           { name: "memory rate", isNumber: true, cell: (best) => byteRate(best.bytes, best.measurement?.medianNs) },
           {
             name: "of floor",
-            cell: (best) => (Number.isFinite(share(best)) ? <Share share={share(best)} text={percent(share(best))} /> : "–"),
+            cell: (best) =>
+              Number.isFinite(share(best)) ? <Share share={share(best)} text={percent(share(best))} /> : "–",
           },
           ...(bests.some((best) => best.pinned || best.note)
             ? [
@@ -184,6 +211,9 @@ function Filters(props: { summaries: BestConfigSummary[]; bests: BestConfig[]; q
       {label}{" "}
       <select value={query[name] ?? ""} onChange={(event) => setQuery({ [name]: event.currentTarget.value, page: "" })}>
         <option value="">all</option>
+        {query[name] && !options.some(([value]) => value === query[name]) && (
+          <option value={query[name]}>{query[name]}</option>
+        )}
         {options.map(([value, text]) => (
           <option key={value} value={value}>
             {text}
@@ -195,14 +225,30 @@ function Filters(props: { summaries: BestConfigSummary[]; bests: BestConfig[]; q
   const unique = (pairs: [string, string][]) => [...new Map(pairs)];
   const isFiltered = Object.keys(query).some((name) => name.startsWith("d.") || name === "text" || name === "pinned");
   const clear = () =>
-    setQuery(Object.fromEntries(Object.keys(currentRoute().query).filter((name) => name !== "kernel" && name !== "class").map((name) => [name, ""])));
+    setQuery(
+      Object.fromEntries(
+        Object.keys(currentRoute().query)
+          .filter((name) => name !== "kernel" && name !== "class")
+          .map((name) => [name, ""]),
+      ),
+    );
   return (
     <div class="filters" role="search" aria-label="Filter">
       {select("kernel", "kernel", unique(summaries.map((row) => [row.kernelName ?? "", row.kernelName ?? ""])))}
-      {select("device class", "class", unique(summaries.map((row) => [row.deviceClassId ?? "", row.deviceClassName || row.deviceClassId || ""])))}
+      {select(
+        "device class",
+        "class",
+        unique(summaries.map((row) => [row.deviceClassId ?? "", row.deviceClassName || row.deviceClassId || ""])),
+      )}
       {varyingDims(props.bests)
         .filter((dim) => dim.keys.length <= MOST_OPTIONS)
-        .map((dim) => select(dim.name, `d.${dim.name}`, dim.keys.map((key) => [key, key.slice(1)])))}
+        .map((dim) =>
+          select(
+            dim.name,
+            `d.${dim.name}`,
+            dim.keys.map((key) => [key, key.slice(1)]),
+          ),
+        )}
       {props.bests.length > 0 && (
         <>
           <label>
@@ -244,7 +290,11 @@ export function CatalogView({ query }: ViewProps) {
   const deviceClass = query.class ?? "";
   const isChosen = kernel !== "" || deviceClass !== "";
   const isOne = kernel !== "" && deviceClass !== "";
-  const summary = usePoll("summary", (signal) => call("tunefarm.v1.CatalogService/SummarizeBestConfigs", {}, signal), POLL_MS);
+  const summary = usePoll(
+    "summary",
+    (signal) => call("tunefarm.v1.CatalogService/SummarizeBestConfigs", {}, signal),
+    POLL_MS,
+  );
   const list = usePoll(
     isChosen ? `${deviceClass} ${kernel}` : "",
     (signal, previous: Bests | undefined) => loadBests(kernel, deviceClass, previous, signal),
@@ -268,10 +318,19 @@ export function CatalogView({ query }: ViewProps) {
           facts={[
             ["best configs", `${count(one.bests)}${int(one.pinned) ? `, ${count(one.pinned)} pinned` : ""}`],
             ["gain", one.gain ? `${ratio(one.gain)} (geometric mean)` : ""],
-            ["of floor", one.floorShare ? `${percent(one.floorShare)} (geometric mean), at least ${percent(one.floorShareMin)}` : ""],
+            [
+              "of floor",
+              one.floorShare
+                ? `${percent(one.floorShare)} (geometric mean), at least ${percent(one.floorShareMin)}`
+                : "",
+            ],
             [
               "older definition",
-              int(one.staleSource) ? <Warning>{count(one.staleSource)} of them: tuned with another definition than the newest</Warning> : "",
+              int(one.staleSource) ? (
+                <Warning>{count(one.staleSource)} of them: tuned with another definition than the newest</Warning>
+              ) : (
+                ""
+              ),
             ],
           ]}
         />
@@ -280,9 +339,9 @@ export function CatalogView({ query }: ViewProps) {
       )}
       {isChosen && list.error && <ErrorLine error={list.error} />}
       {isChosen && list.isLoading && <Loading />}
-      {isChosen && list.data && !list.isLoading && (
+      {all.length > 0 && (
         <div class="panels">
-          {isOne && all.length > 0 && (
+          {isOne && (
             <>
               <Panel title="By two dims">
                 <BestGrid bests={bests} query={query} bestHref={bestHref} />
@@ -292,10 +351,16 @@ export function CatalogView({ query }: ViewProps) {
               </Panel>
             </>
           )}
-          <Panel title={`Best configs (${count(bests.length)}${bests.length < all.length ? ` of ${count(all.length)}` : ""})`} class="wide">
-            {list.data.hasMore && (
+          <Panel
+            title={`Best configs (${count(bests.length)}${bests.length < all.length ? ` of ${count(all.length)}` : ""})`}
+            class="wide"
+          >
+            {list.data?.hasMore && (
               <p>
-                <Warning>There are more than {count(all.length)}: the first of them are shown. Choose a kernel and a device class.</Warning>
+                <Warning>
+                  There are more than {count(all.length)}: the first of them are shown. Choose a kernel and a device
+                  class.
+                </Warning>
               </p>
             )}
             <BestTable bests={bests} query={query} hasKernel={kernel !== ""} hasClass={deviceClass !== ""} />

@@ -4,10 +4,22 @@ import type { GetStudyChartResponse, Job, Study, Trial } from "api";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { call } from "../api";
+import { type ApiError, call } from "../api";
 import type { ViewProps } from "../app";
 import { AsTable, Facts, Long, useWidth } from "../facts";
-import { bytes, count, decodeDoubles, duration, enumText, nanoseconds, number, outcomeText, percent, spread, valueText } from "../format";
+import {
+  bytes,
+  count,
+  decodeDoubles,
+  duration,
+  enumText,
+  nanoseconds,
+  number,
+  outcomeText,
+  percent,
+  spread,
+  valueText,
+} from "../format";
 import { usePoll } from "../poll";
 import { href, setQuery } from "../route";
 import { decades } from "../scale";
@@ -17,7 +29,10 @@ const MOST = 6;
 const TABLE_STEPS = 50; // of each study
 
 function listOf(text: string | undefined, parts: number): string[] {
-  const all = (text ?? "").split(",").map((name) => name.replace(/jobs\/|studies\/|trials\//g, "")).filter((name) => name.split("/").length === parts && /^[\d/]+$/.test(name));
+  const all = (text ?? "")
+    .split(",")
+    .map((name) => name.replace(/jobs\/|studies\/|trials\//g, ""))
+    .filter((name) => name.split("/").length === parts && /^[\d/]+$/.test(name));
   return [...new Set(all)].slice(0, MOST);
 }
 
@@ -27,7 +42,13 @@ function fullName(short: string): string {
 }
 
 // Adds to what is compared.
-function AddForm(props: { what: string; example: string; parts: number; names: string[]; onChange: (names: string[]) => void }) {
+function AddForm(props: {
+  what: string;
+  example: string;
+  parts: number;
+  names: string[];
+  onChange: (names: string[]) => void;
+}) {
   const [text, setText] = useState("");
   if (props.names.length >= MOST) return null;
   return (
@@ -56,6 +77,15 @@ function AddForm(props: { what: string; example: string; parts: number; names: s
   );
 }
 
+function Failure(props: { error: ApiError }) {
+  return (
+    <>
+      <ErrorLine error={props.error} />
+      <Button onClick={() => setQuery({ trials: "", studies: "" })}>Compare others</Button>
+    </>
+  );
+}
+
 interface Compared {
   name: string;
   trial: Trial;
@@ -72,14 +102,19 @@ interface Property {
 function propertiesOf(all: Compared[]): Property[] {
   const list: Property[] = [];
   const add = (name: string, text: (each: Compared) => string) => list.push({ name, texts: all.map(text) });
-  add("time", ({ trial }) => (trial.measurement?.medianNs ? `${nanoseconds(trial.measurement.medianNs)} ${spread(trial.measurement)}`.replaceAll(" ", "\u00a0") : ""));
+  add("time", ({ trial }) =>
+    trial.measurement?.medianNs
+      ? `${nanoseconds(trial.measurement.medianNs)} ${spread(trial.measurement)}`.replaceAll(" ", "\u00a0")
+      : "",
+  );
   add("of the floor", ({ trial, study }) =>
     study?.floorNs && trial.measurement?.medianNs ? percent(study.floorNs / trial.measurement.medianNs) : "",
   );
   add("outcome", ({ trial }) => outcomeText(trial.outcome));
   add("message", ({ trial }) => trial.message ?? "");
   const parameters = new Set(all.flatMap(({ trial }) => Object.keys(trial.config?.values ?? {})));
-  for (const parameter of [...parameters].sort()) add(parameter, ({ trial }) => valueText(trial.config?.values?.[parameter]));
+  for (const parameter of [...parameters].sort())
+    add(parameter, ({ trial }) => valueText(trial.config?.values?.[parameter]));
   add("kernel", ({ job }) => job?.kernelName ?? "");
   add("definition", ({ job }) => job?.kernel ?? "");
   const dims = new Set(all.flatMap(({ study }) => Object.keys(study?.problem?.dims ?? {})));
@@ -88,17 +123,29 @@ function propertiesOf(all: Compared[]): Property[] {
   add("device", ({ trial }) => trial.deviceUuid ?? "");
   add("registers", ({ trial }) => (trial.resources?.registers ? count(trial.resources.registers) : ""));
   add("spills", ({ trial }) => (trial.resources?.registers ? bytes(trial.resources.spillBytes) : ""));
-  add("static shared memory", ({ trial }) => (trial.resources?.registers ? bytes(trial.resources.staticSharedBytes) : ""));
-  add("dynamic shared memory", ({ trial }) => (trial.resources?.registers ? bytes(trial.resources.dynamicSharedBytes) : ""));
-  add("blocks per multiprocessor", ({ trial }) => (trial.resources?.blocksPerSm ? count(trial.resources.blocksPerSm) : ""));
-  add("binary and launches", ({ trial }) => trial.work ?? "");
+  add("static shared memory", ({ trial }) =>
+    trial.resources?.registers ? bytes(trial.resources.staticSharedBytes) : "",
+  );
+  add("dynamic shared memory", ({ trial }) =>
+    trial.resources?.registers ? bytes(trial.resources.dynamicSharedBytes) : "",
+  );
+  add("blocks per multiprocessor", ({ trial }) =>
+    trial.resources?.blocksPerSm ? count(trial.resources.blocksPerSm) : "",
+  );
+  // Equal letters: equal binaries and launches.
+  const works = [...new Set(all.map(({ trial }) => trial.work ?? ""))].filter(Boolean);
+  add("binary and launches", ({ trial }) => "ABCDEF"[works.indexOf(trial.work ?? "")] ?? "");
   add("samples", ({ trial }) => (trial.measurement?.samples ? count(trial.measurement.samples) : ""));
-  add("timed by", ({ trial }) => enumText(trial.measurement?.method, "TIMING_METHOD_").toLowerCase().replaceAll("_", " "));
+  add("timed by", ({ trial }) =>
+    enumText(trial.measurement?.method, "TIMING_METHOD_").toLowerCase().replaceAll("_", " "),
+  );
   add("caches", ({ trial }) => (trial.measurement ? (trial.measurement.coldCache ? "flushed" : "warm") : ""));
   add("clock", ({ trial }) => (trial.measurement?.clockMhz ? `${count(trial.measurement.clockMhz)} MHz` : ""));
   add("power", ({ trial }) => (trial.measurement?.powerWatts ? `${number(trial.measurement.powerWatts)} W` : ""));
   add("temperature", ({ trial }) => (trial.measurement?.temperatureC ? `${trial.measurement.temperatureC} °C` : ""));
-  add("throttling", ({ trial }) => (trial.measurement?.throttled ? trial.measurement.throttleReason || "yes" : trial.measurement ? "none" : ""));
+  add("throttling", ({ trial }) =>
+    trial.measurement?.throttled ? trial.measurement.throttleReason || "yes" : trial.measurement ? "none" : "",
+  );
   return list.filter((property) => property.texts.some((text) => text !== ""));
 }
 
@@ -118,9 +165,14 @@ async function loadTrials(names: string[], signal: AbortSignal): Promise<Compare
 
 function Trials(props: { names: string[] }) {
   const { names } = props;
-  const { data, error, isLoading } = usePoll(names.join(), (signal) => loadTrials(names, signal), 1000, () => true);
+  const { data, error, isLoading } = usePoll(
+    names.join(),
+    (signal) => loadTrials(names, signal),
+    1000,
+    () => true,
+  );
   const change = (to: string[]) => setQuery({ trials: listOf(to.join(), 3).join() });
-  if (error) return <ErrorLine error={error} />;
+  if (error) return <Failure error={error} />;
   if (isLoading || !data) return <Loading />;
   const properties = propertiesOf(data);
   const isShared = (property: Property) => property.texts.every((text) => text === property.texts[0]);
@@ -176,7 +228,12 @@ interface Curve {
 }
 
 // A study that goes on gets new points; of one that has ended nothing is loaded again.
-async function loadCurves(names: string[], axis: string, previous: Curve[] | undefined, signal: AbortSignal): Promise<Curve[]> {
+async function loadCurves(
+  names: string[],
+  axis: string,
+  previous: Curve[] | undefined,
+  signal: AbortSignal,
+): Promise<Curve[]> {
   const curves = await Promise.all(
     names.map(async (name) => {
       const known = previous?.find((each) => each.name === name);
@@ -190,7 +247,9 @@ async function loadCurves(names: string[], axis: string, previous: Curve[] | und
       };
       const [chart, { job }] = await Promise.all([
         call("tunefarm.v1.StudyService/GetStudyChart", request, signal),
-        known ? { job: known.job } : call("tunefarm.v1.TuningService/GetJob", { name: `jobs/${name.split("/")[0]}` }, signal),
+        known
+          ? { job: known.job }
+          : call("tunefarm.v1.TuningService/GetJob", { name: `jobs/${name.split("/")[0]}` }, signal),
       ]);
       if (known && chart.coverage?.revision === known.chart.coverage?.revision) {
         return { ...known, chart: { ...known.chart, coverage: chart.coverage } } as Curve;
@@ -238,24 +297,36 @@ function Curves(props: { curves: Curve[]; isTime: boolean; isLogarithmic: boolea
   const isDark = useIsDark();
   const names = curves.map((curve) => curve.name).join();
   useEffect(() => {
-    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    const axis = {
+      stroke: colour("--muted"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line") },
+    };
     const stepped = uPlot.paths.stepped!({ align: 1 });
     plot.current = new uPlot(
       {
         width,
         height: 320,
-        scales: { x: { time: false }, y: isLogarithmic ? { distr: 3, range: (_, least, most) => [least / 1.1, most * 1.1] } : {} },
+        scales: {
+          x: { time: false },
+          y: isLogarithmic ? { distr: 3, range: (_, least, most) => [least / 1.1, most * 1.1] } : {},
+        },
         axes: [
           { ...axis, values: (_, ticks) => ticks.map((tick) => (isTime ? duration(tick * 1000) : count(tick))) },
           {
             ...axis,
             size: 70,
-            ...(isLogarithmic && { splits: (_: uPlot, __: number, least: number, most: number) => decades(least, most) }),
+            ...(isLogarithmic && {
+              splits: (_: uPlot, __: number, least: number, most: number) => decades(least, most),
+            }),
             values: (_, ticks) => ticks.map((tick) => (tick ? nanoseconds(tick) : "")),
           },
         ],
         series: [
-          { label: isTime ? "time" : "evaluation", value: (_, x) => (x == null ? "–" : isTime ? duration(x * 1000) : count(x)) },
+          {
+            label: isTime ? "time" : "evaluation",
+            value: (_, x) => (x == null ? "–" : isTime ? duration(x * 1000) : count(x)),
+          },
           ...curves.map((curve, i) => ({
             label: curve.name,
             stroke: colour(`--c${i}`),
@@ -275,7 +346,13 @@ function Curves(props: { curves: Curve[]; isTime: boolean; isLogarithmic: boolea
   useEffect(() => plot.current?.setData(alignedOf(curves)), [curves]);
   useEffect(() => plot.current?.setSize({ width, height: 320 }), [width]);
   const bests = curves.map((curve) => `${curve.name} reaches ${nanoseconds(curve.ns.at(-1))}`);
-  return <div ref={ref} role="img" aria-label={`Best so far over ${isTime ? "time" : "evaluations"}: ${bests.join("; ")}.`} />;
+  return (
+    <div
+      ref={ref}
+      role="img"
+      aria-label={`Best so far over ${isTime ? "time" : "evaluations"}: ${bests.join("; ")}.`}
+    />
+  );
 }
 
 function Studies(props: { names: string[]; query: ViewProps["query"] }) {
@@ -289,10 +366,11 @@ function Studies(props: { names: string[]; query: ViewProps["query"] }) {
     (curves) => curves.every((curve) => !curve.chart.coverage?.isOpen),
   );
   const change = (to: string[]) => setQuery({ studies: listOf(to.join(), 2).join() });
-  if (error && !data) return <ErrorLine error={error} />;
+  if (error && !data) return <Failure error={error} />;
   if (isLoading || !data) return <Loading />;
   const at = (x: number | undefined) => (x === undefined ? "–" : axis === "time" ? duration(x * 1000) : count(x));
-  const level = (curve: Curve, label: string) => nanoseconds(curve.chart.levels?.find((each) => each.label === label)?.timeNs);
+  const level = (curve: Curve, label: string) =>
+    nanoseconds(curve.chart.levels?.find((each) => each.label === label)?.timeNs);
   return (
     <>
       <AddForm what="study" example="12/1" parts={2} names={names} onChange={change} />
@@ -305,13 +383,19 @@ function Studies(props: { names: string[]; query: ViewProps["query"] }) {
               <Choice
                 label="x"
                 value={axis}
-                options={[["evaluations", "evaluations"], ["time", "time"]]}
+                options={[
+                  ["evaluations", "evaluations"],
+                  ["time", "time"],
+                ]}
                 onChange={(x) => setQuery({ x: x === "time" ? x : "" })}
               />
               <Choice
                 label="y"
                 value={scale}
-                options={[["log", "log"], ["linear", "linear"]]}
+                options={[
+                  ["log", "log"],
+                  ["linear", "linear"],
+                ]}
                 onChange={(y) => setQuery({ y: y === "linear" ? y : "" })}
               />
             </>
@@ -322,7 +406,9 @@ function Studies(props: { names: string[]; query: ViewProps["query"] }) {
             {() => (
               <Table
                 caption={`Steps of the best so far, the last ${TABLE_STEPS} of each study`}
-                rows={data.flatMap((curve) => [...curve.x].map((x, i) => ({ name: curve.name, x, ns: curve.ns[i]! })).slice(-TABLE_STEPS))}
+                rows={data.flatMap((curve) =>
+                  [...curve.x].map((x, i) => ({ name: curve.name, x, ns: curve.ns[i]! })).slice(-TABLE_STEPS),
+                )}
                 rowKey={(row) => `${row.name} ${row.x}`}
                 columns={[
                   { name: "study", cell: (row) => row.name },
@@ -381,8 +467,20 @@ export function CompareView(props: ViewProps) {
       ) : (
         <>
           <Empty>Mark up to six trials in the table of a study, or name here what is to be compared.</Empty>
-          <AddForm what="trial" example="12/1/17" parts={3} names={[]} onChange={(names) => setQuery({ trials: names.join() })} />
-          <AddForm what="study" example="12/1" parts={2} names={[]} onChange={(names) => setQuery({ studies: names.join() })} />
+          <AddForm
+            what="trial"
+            example="12/1/17"
+            parts={3}
+            names={[]}
+            onChange={(names) => setQuery({ trials: names.join() })}
+          />
+          <AddForm
+            what="study"
+            example="12/1"
+            parts={2}
+            names={[]}
+            onChange={(names) => setQuery({ studies: names.join() })}
+          />
         </>
       )}
     </>

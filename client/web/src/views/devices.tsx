@@ -71,7 +71,12 @@ export function DeviceState(props: { device: Device }) {
       <span class={sign === "✓" ? "good" : sign === "✗" ? "bad" : "so-so"}>
         <span aria-hidden="true">{sign}</span> {state}
       </span>
-      {int(device.stateSinceMs) > 0 && state !== "READY" && <> since <Time ms={device.stateSinceMs} /></>}
+      {int(device.stateSinceMs) > 0 && state !== "READY" && (
+        <>
+          {" "}
+          since <Time ms={device.stateSinceMs} />
+        </>
+      )}
       {device.stateReason && <>: {device.stateReason}</>}
       {others > 0 && `; ${count(others)} process${others === 1 ? "" : "es"} of others on it`}
     </>
@@ -90,7 +95,13 @@ function AgentState(props: { agent: Agent }) {
   }
   return (
     <>
-      {agent.draining ? <Warning>draining</Warning> : <span class="good"><span aria-hidden="true">✓</span> ready</span>}
+      {agent.draining ? (
+        <Warning>draining</Warning>
+      ) : (
+        <span class="good">
+          <span aria-hidden="true">✓</span> ready
+        </span>
+      )}
       {agent.compilesOnly && ", compiles only"}
       {agent.inProcess ? ", in the daemon" : `, lease ${duration(lease)}`}
     </>
@@ -169,7 +180,10 @@ function DeviceDetails(props: { device: Device }) {
           ["clock", device.clockMhz ? `at most ${count(device.clockMhz)} MHz` : ""],
           ["memory clock", device.memoryClockMhz ? `at most ${count(device.memoryClockMhz)} MHz` : ""],
           ["memory rate", device.peakBytesPerSecond ? `at most ${byteRate(device.peakBytesPerSecond, 1e9)}` : ""],
-          ...byName(device.peakFlopsByUnit).map(([unit, rate]): [string, string] => [unit, `at most ${flopRate(rate, 1e9)}`]),
+          ...byName(device.peakFlopsByUnit).map(([unit, rate]): [string, string] => [
+            unit,
+            `at most ${flopRate(rate, 1e9)}`,
+          ]),
           ["health check", device.baselineNs ? nanoseconds(device.baselineNs) : ""],
           ...(device.sentinels ?? []).map((each): [string, string] => [each.name ?? "", nanoseconds(each.medianNs)]),
         ]}
@@ -199,12 +213,20 @@ export function DevicesView(_: ViewProps) {
         empty="No devices: no agent has registered."
         columns={[
           { name: "device", cell: (device) => device.deviceClass?.displayName },
-          { name: "state", cell: (device) => <div class="long"><DeviceState device={device} /></div> },
+          {
+            name: "state",
+            cell: (device) => (
+              <div class="long">
+                <DeviceState device={device} />
+              </div>
+            ),
+          },
           { name: "agent", cell: (device) => <Long text={device.agent || "the daemon's own"} /> },
           {
             name: "free memory",
             isNumber: true,
-            cell: (device) => (int(device.memoryBytes) ? `${bytes(device.memoryFreeBytes)} of ${bytes(device.memoryBytes)}` : "–"),
+            cell: (device) =>
+              int(device.memoryBytes) ? `${bytes(device.memoryFreeBytes)} of ${bytes(device.memoryBytes)}` : "–",
           },
           { name: "uuid", cell: (device) => <code class="nowrap">{device.uuid}</code> },
           { name: "details", cell: (device) => <DeviceDetails device={device} /> },
@@ -229,11 +251,32 @@ export function DevicesView(_: ViewProps) {
               rowKey={(agent) => agent.name ?? ""}
               columns={[
                 { name: "agent", cell: (agent) => <Long text={agent.displayName ?? ""} /> },
-                { name: "state", cell: (agent) => <span class="nowrap"><AgentState agent={agent} /></span> },
+                {
+                  name: "state",
+                  cell: (agent) => (
+                    <span class="nowrap">
+                      <AgentState agent={agent} />
+                    </span>
+                  ),
+                },
                 { name: "host", cell: (agent) => agent.host },
                 { name: "devices", isNumber: true, cell: (agent) => count(agent.devices?.length) },
-                { name: "units", isNumber: true, title: "Trials and compiles that it works on", cell: (agent) => (agent.servedHere ? count(agent.units) : "–") },
-                { name: "labels", cell: (agent) => <Long text={byName(agent.labels).map(([key, value]) => `${key}=${value}`).join(" ")} /> },
+                {
+                  name: "units",
+                  isNumber: true,
+                  title: "Trials and compiles that it works on",
+                  cell: (agent) => (agent.servedHere ? count(agent.units) : "–"),
+                },
+                {
+                  name: "labels",
+                  cell: (agent) => (
+                    <Long
+                      text={byName(agent.labels)
+                        .map(([key, value]) => `${key}=${value}`)
+                        .join(" ")}
+                    />
+                  ),
+                },
                 { name: "details", cell: (agent) => <AgentDetails agent={agent} /> },
                 ...(isAdmin
                   ? [

@@ -21,15 +21,25 @@ export function Help(props: { onClose: () => void }) {
         <dd>this help</dd>
       </dl>
       <label>
-        <input type="checkbox" checked={isOn} onChange={(event) => setKeysOn(event.currentTarget.checked)} /> Single keys act
+        <input type="checkbox" checked={isOn} onChange={(event) => setKeysOn(event.currentTarget.checked)} /> Single
+        keys act
       </label>
       <h3>Marks</h3>
       <dl class="keys">
-        <dt><Outcome outcome="OUTCOME_OK" /></dt>
+        <dt>
+          <Outcome outcome="OUTCOME_OK" />
+        </dt>
         <dd>correct and measured</dd>
-        <dt><Outcome outcome="OUTCOME_PRUNED" /></dt>
-        <dd>ruled out before it ran; NOISY (the time is not known well enough) and LOST (the machinery died) have this sign too</dd>
-        <dt><Outcome outcome="OUTCOME_WRONG_RESULT" /></dt>
+        <dt>
+          <Outcome outcome="OUTCOME_PRUNED" />
+        </dt>
+        <dd>
+          ruled out before it ran; NOISY (the time is not known well enough) and LOST (the machinery died) have this
+          sign too
+        </dd>
+        <dt>
+          <Outcome outcome="OUTCOME_WRONG_RESULT" />
+        </dt>
         <dd>every other outcome: the config failed</dd>
         <dt class="so-so">▲</dt>
         <dd>a warning: the number beside it is worth less than it seems</dd>

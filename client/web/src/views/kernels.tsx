@@ -54,9 +54,19 @@ export function KernelsView() {
           </>
         }
         columns={[
-          { name: "kernel", cell: ([name]) => <a href={href(`kernels/${name}`)}><Long text={name} /></a> },
+          {
+            name: "kernel",
+            cell: ([name]) => (
+              <a href={href(`kernels/${name}`)}>
+                <Long text={name} />
+              </a>
+            ),
+          },
           { name: "language", cell: ([, [newest]]) => language(newest!) },
-          { name: "dims", cell: ([, [newest]]) => <Long text={newest!.dims?.map((dim) => dim.name).join(", ") ?? ""} /> },
+          {
+            name: "dims",
+            cell: ([, [newest]]) => <Long text={newest!.dims?.map((dim) => dim.name).join(", ") ?? ""} />,
+          },
           { name: "parameters", isNumber: true, cell: ([, [newest]]) => count(newest!.parameters?.length) },
           { name: "definitions", isNumber: true, cell: ([, all]) => count(all.length) },
           {
@@ -79,7 +89,12 @@ function domainText(parameter: Parameter): string {
   const { range, powersOfTwo, values } = parameter;
   if (range) return `${range.first ?? 0} to ${range.last ?? 0} in steps of ${Math.max(1, int(range.step))}`;
   if (powersOfTwo) return `powers of two from ${powersOfTwo.first ?? 0} to ${powersOfTwo.last ?? 0}`;
-  const all = [...(values?.ints ?? []), ...(values?.doubles ?? []), ...(values?.bools ?? []), ...(values?.strings ?? [])];
+  const all = [
+    ...(values?.ints ?? []),
+    ...(values?.doubles ?? []),
+    ...(values?.bools ?? []),
+    ...(values?.strings ?? []),
+  ];
   const rest = all.length - MOST_VALUES;
   return all.slice(0, MOST_VALUES).join(", ") + (rest > 0 ? ` and ${rest} more` : "");
 }
@@ -125,7 +140,14 @@ function Definition(props: { kernel: Kernel }) {
             rowKey={(dim) => dim.name ?? ""}
             empty="The kernel has no dims."
             columns={[
-              { name: "dim", cell: (dim) => <code><Long text={dim.name ?? ""} /></code> },
+              {
+                name: "dim",
+                cell: (dim) => (
+                  <code>
+                    <Long text={dim.name ?? ""} />
+                  </code>
+                ),
+              },
               { name: "values", cell: (dim) => <Long text={dimText(dim)} /> },
               { name: "default", cell: (dim) => (dim.defaultValue ? valueText(dim.defaultValue) : "required") },
               { name: "look-up", cell: lookupText },
@@ -141,7 +163,14 @@ function Definition(props: { kernel: Kernel }) {
             rowKey={(parameter) => parameter.name ?? ""}
             empty="The kernel has no parameters."
             columns={[
-              { name: "parameter", cell: (parameter) => <code><Long text={parameter.name ?? ""} /></code> },
+              {
+                name: "parameter",
+                cell: (parameter) => (
+                  <code>
+                    <Long text={parameter.name ?? ""} />
+                  </code>
+                ),
+              },
               { name: "values", cell: (parameter) => <Long text={domainText(parameter)} /> },
               { name: "default", cell: (parameter) => valueText(parameter.defaultValue) || "the first" },
               { name: "description", cell: (parameter) => <Long text={parameter.description ?? ""} /> },

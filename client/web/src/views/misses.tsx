@@ -39,7 +39,9 @@ async function kernelOf(miss: Miss): Promise<string> {
   let pageToken = "";
   do {
     const page = await call("tunefarm.v1.KernelService/ListKernels", { pageSize: 1000, pageToken });
-    const found = page.kernels?.find((each) => each.displayName === miss.kernelName && each.programDigest === miss.programDigest);
+    const found = page.kernels?.find(
+      (each) => each.displayName === miss.kernelName && each.programDigest === miss.programDigest,
+    );
     if (found) return found.name ?? "";
     pageToken = page.nextPageToken ?? "";
   } while (pageToken);
@@ -160,7 +162,11 @@ export function MissesView({ query }: ViewProps) {
   const { data, error, isLoading, refresh } = usePoll(
     `${kernel} ${deviceClassId} ${token}`,
     (signal) =>
-      call("tunefarm.v1.CatalogService/ListMisses", { kernel, deviceClassId, pageSize: PAGE, pageToken: token }, signal),
+      call(
+        "tunefarm.v1.CatalogService/ListMisses",
+        { kernel, deviceClassId, pageSize: PAGE, pageToken: token },
+        signal,
+      ),
     5000,
   );
   if (error && !data) return <ErrorLine error={error} />;
@@ -196,7 +202,9 @@ export function MissesView({ query }: ViewProps) {
             <Button class="primary" disabled={marked.size === 0} onClick={() => setToTune([...marked.values()])}>
               Tune marked ({count(marked.size)})
             </Button>
-            <Button onClick={() => setMarked(new Map(misses.slice(0, MOST_PROBLEMS).map((miss) => [keyOf(miss), miss])))}>
+            <Button
+              onClick={() => setMarked(new Map(misses.slice(0, MOST_PROBLEMS).map((miss) => [keyOf(miss), miss])))}
+            >
               Mark all
             </Button>
             {marked.size > 0 && <Button onClick={() => setMarked(new Map())}>Mark none</Button>}
@@ -238,7 +246,9 @@ export function MissesView({ query }: ViewProps) {
           {
             name: "device class",
             cell: (miss) => (
-              <a href={href("misses", { kernel, class: miss.deviceClassId })}>{miss.deviceClassName || miss.deviceClassId}</a>
+              <a href={href("misses", { kernel, class: miss.deviceClassId })}>
+                {miss.deviceClassName || miss.deviceClassId}
+              </a>
             ),
           },
           { name: "asked", isNumber: true, cell: (miss) => count(miss.count) },
@@ -250,7 +260,10 @@ export function MissesView({ query }: ViewProps) {
                 {
                   name: "action",
                   cell: (miss: Miss) => (
-                    <Button aria-label={`Tune ${miss.kernelName} ${miss.problem?.key}`} onClick={() => setToTune([miss])}>
+                    <Button
+                      aria-label={`Tune ${miss.kernelName} ${miss.problem?.key}`}
+                      onClick={() => setToTune([miss])}
+                    >
                       Tune
                     </Button>
                   ),

@@ -18,9 +18,9 @@ interface Loaded {
 }
 
 // Numbers that JSON writes as text where they are not finite ("NaN").
-function any(value: number | string | undefined): string {
+function any(value: number | string | undefined, digits: number): string {
   const real = Number(value ?? 0);
-  return Number.isFinite(real) ? String(Number(real.toPrecision(9))) : String(real);
+  return Number.isFinite(real) ? String(Number(real.toPrecision(digits))) : String(real);
 }
 
 async function load(name: string, signal: AbortSignal): Promise<Loaded> {
@@ -50,12 +50,17 @@ function ResourcePanel(props: { use: ResourceUse; trial: Trial }) {
           ["spills", use.registers ? spills > 0 ? <Warning>{bytes(spills)} per thread</Warning> : "none" : ""],
           [
             "shared memory",
-            use.registers ? `${bytes(use.staticSharedBytes)} static + ${bytes(use.dynamicSharedBytes)} dynamic per block` : "",
+            use.registers
+              ? `${bytes(use.staticSharedBytes)} static + ${bytes(use.dynamicSharedBytes)} dynamic per block`
+              : "",
           ],
           ["local memory", use.localBytes ? `${bytes(use.localBytes)} per thread` : ""],
           ["resident blocks", use.blocksPerSm ? `${count(use.blocksPerSm)} per multiprocessor` : ""],
           ["size", use.binaryBytes ? bytes(use.binaryBytes) : ""],
-          ["compiled in", trial.compileMs ? `${number(trial.compileMs)} ms${trial.cachedBinary ? " (from the cache)" : ""}` : ""],
+          [
+            "compiled in",
+            trial.compileMs ? `${number(trial.compileMs)} ms${trial.cachedBinary ? " (from the cache)" : ""}` : "",
+          ],
         ]}
       />
     </Panel>
@@ -68,9 +73,9 @@ function CheckPanel(props: { check: Verification }) {
   return (
     <Panel title="Check against the reference">
       <p>
-        {wrong > 0 ? <span class="bad">✗ {count(wrong)}</span> : <span class="good">✓ none</span>} of {count(check.elements)}{" "}
-        elements out of tolerance. Largest difference: {any(check.maxAbsoluteError)} absolute, {any(check.maxRelativeError)}{" "}
-        relative.
+        {wrong > 0 ? <span class="bad">✗ {count(wrong)}</span> : <span class="good">✓ none</span>} of{" "}
+        {count(check.elements)} elements out of tolerance. Largest difference: {any(check.maxAbsoluteError, 3)}{" "}
+        absolute, {any(check.maxRelativeError, 3)} relative.
       </p>
       {check.firstMismatches && check.firstMismatches.length > 0 && (
         <Table
@@ -79,8 +84,8 @@ function CheckPanel(props: { check: Verification }) {
           rowKey={(row) => `${row.buffer} ${row.index}`}
           columns={[
             { name: "element", cell: (row) => <code>{`${row.buffer}[${row.index ?? 0}]`}</code> },
-            { name: "actual", isNumber: true, cell: (row) => any(row.actual) },
-            { name: "expected", isNumber: true, cell: (row) => any(row.expected) },
+            { name: "actual", isNumber: true, cell: (row) => any(row.actual, 9) },
+            { name: "expected", isNumber: true, cell: (row) => any(row.expected, 9) },
           ]}
         />
       )}
@@ -95,9 +100,18 @@ function Remarks(props: { trial: Trial }) {
   const of = trial.reusedTrial || `${trial.name?.split("/trials/")[0]}/trials/${trial.reusedOrdinal ?? 0}`;
   return (
     <>
-      {trial.message && (isOk ? <p><Warning>{trial.message}</Warning></p> : <p class="bad">{trial.message}</p>)}
+      {trial.message &&
+        (isOk ? (
+          <p>
+            <Warning>{trial.message}</Warning>
+          </p>
+        ) : (
+          <p class="bad">{trial.message}</p>
+        ))}
       {isOk && trial.purpose !== "TRIAL_PURPOSE_BASELINE" && !int(trial.verification?.elements) && (
-        <p><Warning>No output was compared with a reference, so that wrong results are not noticed.</Warning></p>
+        <p>
+          <Warning>No output was compared with a reference, so that wrong results are not noticed.</Warning>
+        </p>
       )}
       {trial.stoppedEarly && <p>Sampling stopped early: the config cannot win.</p>}
       {trial.reused && (
