@@ -24,6 +24,8 @@ Selection::Selection(const StudyColumns& columns, const TrialConditions& conditi
     }
     return true;
   };
+  positions_.reserve(columns.size());
+  measured_.reserve(columns.size());
   double best_ns = std::numeric_limits<double>::infinity();
   for (uint32_t at = 0; at < columns.size(); ++at) {
     if (!passes(at)) continue;

@@ -1,6 +1,7 @@
 #include "server/analysis/study_columns.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 

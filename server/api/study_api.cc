@@ -134,7 +134,7 @@ absl::StatusOr<v1::ListTrialsResponse> StudyApi::ListTrials(const v1::ListTrials
     name = study.name;
     return absl::OkStatus();
   }));
-  ASSIGN_OR_RETURN(std::vector<TrialRow> rows, store_->trials()->ReadTrials(study_id, trials.ordinals));
+  ASSIGN_OR_RETURN(std::vector<TrialRow> rows, store_->trials()->GetTrials(study_id, trials.ordinals));
   std::map<int64_t, const TrialRow*> by_ordinal;
   for (const TrialRow& row : rows) by_ordinal.emplace(row.ordinal, &row);
   for (const int64_t ordinal : trials.ordinals) {

@@ -42,15 +42,20 @@ absl::Status StudyData::Add(const TrialColumns& row) {
     return absl::OkStatus();
   }
   if (is_default && default_search_ns_ == 0) default_search_ns_ = row.median_ns;
-  v1::Trial detail;
-  if (!detail.ParseFromString(row.detail)) return DataLoss("the stored trial {} cannot be read", row.ordinal);
+  std::string message;
+  int64_t began_ms = row.ended_at_ms;
+  if (!row.detail.empty()) {
+    v1::Trial detail;
+    if (!detail.ParseFromString(row.detail)) return DataLoss("the stored trial {} cannot be read", row.ordinal);
+    message = detail.message();
+    began_ms -= static_cast<int64_t>(detail.compile_ms() + detail.run_ms());
+  }
   RETURN_IF_ERROR(columns_.Add({.ordinal = row.ordinal,
                                 .ended_ms = row.ended_at_ms,
                                 .outcome = row.outcome,
                                 .config = row.config,
                                 .objective_ns = is_ok ? row.median_ns : 0,
-                                .message = detail.message()}));
-  const int64_t began_ms = row.ended_at_ms - static_cast<int64_t>(detail.compile_ms() + detail.run_ms());
+                                .message = message}));
   first_began_ms_ = first_began_ms_ == 0 ? began_ms : std::min(first_began_ms_, began_ms);
   return absl::OkStatus();
 }

@@ -20,14 +20,16 @@ constexpr size_t kEntryBytes = 4096;
 }  // namespace
 
 struct StudyResults::Entry {
-  Entry(const KnownStudy& study, int64_t now_ms)
+  Entry(const KnownStudy& study, int64_t now_ms, int64_t of_database)
       : job_id(study.job_id),
         study_id(study.study_id),
         first_revision((now_ms << kRevisionBits) + 1),
+        replacements(of_database),
         data(study.types, study.default_config) {}
 
   const int64_t job_id, study_id;
   const int64_t first_revision;
+  const int64_t replacements;  // Store::Replacements() before anything was read
 
   // What StudyResults::mutex_ guards. A pass reads what is stored when it begins; passes are numbered from 1.
   int64_t used = 0;
@@ -58,7 +60,9 @@ StudyResults::~StudyResults() {
 
 std::shared_ptr<StudyResults::Entry> StudyResults::Find(const KnownStudy& study) {
   std::shared_ptr<Entry>& entry = entries_[study.study_id];
-  if (entry == nullptr) entry = std::make_shared<Entry>(study, clock_->WallMs());
+  const int64_t replacements = store_->Replacements();
+  if (entry == nullptr || entry->replacements != replacements)
+    entry = std::make_shared<Entry>(study, clock_->WallMs(), replacements);
   entry->used = ++uses_;
   return entry;
 }

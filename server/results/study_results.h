@@ -1,5 +1,6 @@
 // StudyResults: studies by columns, of those that were asked for last, as far as memory goes. What has ended since is
 // read at each call, from the lowest ordinal on that was not stored yet, also of studies that another daemon drives.
+// Of a database that was put back to an older state all is read anew.
 //
 // Thread-safe. One thread of low priority reads, a part of each study in its turn; it starts with the first call. The
 // destructor waits for the part that is being read; no call is open then.

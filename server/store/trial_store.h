@@ -79,7 +79,7 @@ class TrialStore {
                                                                 int rows_max) = 0;
   static constexpr int64_t kDetailedOrdinals = 64;
   // Those of a study that are stored, in any order; log and samples left out. At most 1000 ordinals.
-  virtual absl::StatusOr<std::vector<TrialRow>> ReadTrials(int64_t study_id, const std::vector<int64_t>& ordinals) = 0;
+  virtual absl::StatusOr<std::vector<TrialRow>> GetTrials(int64_t study_id, const std::vector<int64_t>& ordinals) = 0;
   // For each key a stored trial that was reported with it, the newest; none where there is none. At most 64 keys.
   virtual absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(
       const std::vector<std::string>& measured_keys) = 0;

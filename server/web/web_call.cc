@@ -73,9 +73,10 @@ void WebCall::ParseAndRun() {
   absl::Status refused = [&]() -> absl::Status {
     const absl::StatusOr<std::string> wire = JsonToWire(*request->GetDescriptor(), body_);
     if (!wire.ok()) return wire.status();
-    google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(wire->data()),
-                                                 static_cast<int>(wire->size()));
-    const absl::StatusOr<size_t> bytes = ScanMessage(*route_->shape, &input, {.parsed_bytes_max = kParsedBytesMax});
+    const int size = static_cast<int>(wire->size());
+    google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(wire->data()), size);
+    const absl::StatusOr<size_t> bytes =
+        ScanMessage(*route_->shape, &input, size, {.parsed_bytes_max = kParsedBytesMax});
     if (!bytes.ok()) return bytes.status();
     absl::StatusOr<MemoryShare> share = around_->limits->HoldParsed(*bytes);
     if (!share.ok()) return share.status();

@@ -189,8 +189,8 @@ class FaultyTrials : public FaultyFacet<TrialStore> {
   absl::StatusOr<std::vector<TrialColumns>> ReadColumns(int64_t study, int64_t from, int max) override {
     return Call(__func__, &F::ReadColumns, study, from, max);
   }
-  absl::StatusOr<std::vector<TrialRow>> ReadTrials(int64_t study, const std::vector<int64_t>& ordinals) override {
-    return Call(__func__, &F::ReadTrials, study, ordinals);
+  absl::StatusOr<std::vector<TrialRow>> GetTrials(int64_t study, const std::vector<int64_t>& ordinals) override {
+    return Call(__func__, &F::GetTrials, study, ordinals);
   }
   absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(const std::vector<std::string>& keys) override {
     return Call(__func__, &F::FindMeasured, keys);

@@ -185,6 +185,7 @@ TEST_P(StoreConformance, ColumnsAndTrialsByOrdinal) {
   Propose(study_id, {MakeUnit(0, 64), MakeUnit(64, 6)});
   const std::vector<ClaimedUnit> units = Claim(claimer);
   ASSERT_THAT(units, SizeIs(2));
+  ASSERT_EQ(units[1].unit.first_ordinal, 64);
   EXPECT_EQ(Report(MakeReport(claimer, units[0], {MakeTrial(0, 50), MakeTrial(2, 0, 4)}, false)),
             ReportVerdict::kAccepted);
   TrialRow finalist = MakeTrial(66, 20);
@@ -215,14 +216,14 @@ TEST_P(StoreConformance, ColumnsAndTrialsByOrdinal) {
   EXPECT_THAT(store_->trials()->ReadColumns(StudyOf(job_id, 2), 0, 10).value(), IsEmpty());
 
   std::vector<int64_t> ordinals;
-  for (const TrialRow& row : store_->trials()->ReadTrials(study_id, {66, 1, 0}).value()) {
+  for (const TrialRow& row : store_->trials()->GetTrials(study_id, {66, 1, 0}).value()) {
     ordinals.push_back(row.ordinal);
     EXPECT_EQ(row.study_id, study_id);
     EXPECT_EQ(row.detail, MakeTrial(row.ordinal).detail);
   }
   EXPECT_THAT(ordinals, testing::UnorderedElementsAre(66, 0));
-  EXPECT_THAT(store_->trials()->ReadTrials(study_id, {}).value(), IsEmpty());
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->trials()->ReadTrials(study_id, std::vector<int64_t>(1001, 0)).status()));
+  EXPECT_THAT(store_->trials()->GetTrials(study_id, {}).value(), IsEmpty());
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->trials()->GetTrials(study_id, std::vector<int64_t>(1001, 0)).status()));
 }
 
 TEST_P(StoreConformance, TrialPagesAreStableWhileTrialsArrive) {

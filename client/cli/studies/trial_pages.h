@@ -10,6 +10,9 @@
 
 namespace tunefarm::cli {
 
+// What commands that keep trials take at most.
+inline constexpr size_t kStudyTrialsMax = 1'000'000;
+
 // Calls `take` with each trial in the asked order, one page in memory at a time, until it returns false.
 absl::Status ForEachTrial(Connection* connection, const v1::ListTrialsRequest& request,
                           const std::function<absl::StatusOr<bool>(v1::Trial*)>& take);

@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<TrialColumns>> SharedTrials::ReadColumns(int64_t stud
   });
 }
 
-absl::StatusOr<std::vector<TrialRow>> SharedTrials::ReadTrials(int64_t study_id, const std::vector<int64_t>& ordinals) {
+absl::StatusOr<std::vector<TrialRow>> SharedTrials::GetTrials(int64_t study_id, const std::vector<int64_t>& ordinals) {
   if (ordinals.size() > static_cast<size_t>(kPageSizeMax)) {
     return InvalidArgument("{} trials are asked for at once, {} are the most", ordinals.size(), kPageSizeMax);
   }

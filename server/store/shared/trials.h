@@ -16,7 +16,7 @@ class SharedTrials : public SharedFacet<TrialStore> {
   absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override;
   absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override;
   absl::StatusOr<std::vector<TrialColumns>> ReadColumns(int64_t study_id, int64_t from_ordinal, int rows_max) override;
-  absl::StatusOr<std::vector<TrialRow>> ReadTrials(int64_t study_id, const std::vector<int64_t>& ordinals) override;
+  absl::StatusOr<std::vector<TrialRow>> GetTrials(int64_t study_id, const std::vector<int64_t>& ordinals) override;
 
  protected:
   using Results = std::vector<ResultRow>;

@@ -98,6 +98,9 @@ class PlayedStore : public FaultyStore {
  public:
   PlayedStore() : FaultyStore(nullptr) {}
   PlayedTrials* trials() override { return &trials_; }
+  int64_t Replacements() const override { return replacements; }
+
+  int64_t replacements = 0;
 
  private:
   PlayedTrials trials_{&state_};
@@ -252,6 +255,17 @@ TEST_F(StudyResultsTest, AStudyThatHasEndedIsReadOnce) {
   EXPECT_THAT(trials().TakeReads(), ElementsAre(0, 10, 20));
   EXPECT_EQ(Read(1, false)->ordinals.size(), 25u);
   EXPECT_THAT(trials().TakeReads(), IsEmpty());
+}
+
+TEST_F(StudyResultsTest, AnotherDatabaseIsReadAnew) {
+  Make(Patient());
+  for (int64_t i = 0; i < 5; ++i) trials().Put(1, RowOf(i));
+  EXPECT_EQ(Read(1, false)->ordinals.size(), 5u);
+  trials().TakeReads();
+  store_.replacements = 1;
+  trials().Put(1, RowOf(5));
+  EXPECT_EQ(Read(1, false)->ordinals.size(), 6u);
+  EXPECT_THAT(trials().TakeReads(), ElementsAre(0));
 }
 
 TEST_F(StudyResultsTest, WhatWasNotUsedForLongestGoes) {
