@@ -204,12 +204,16 @@ class StoreScale : public testing::Test {
     query.job_id = job_id;
     TrialQuery by_time = query;
     by_time.order_by_time = true;
+    TrialQuery finals = query, finals_by_time = by_time;
+    finals.purpose = finals_by_time.purpose = 3;
     const TrialQuery deep = Middle(query, 8), deep_by_time = Middle(by_time, 8);
     (*costs)["a page by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(query)); });
     (*costs)["a later page by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(deep)); });
     (*costs)["a page by time"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(by_time)); });
     (*costs)["a later page by time"] =
         steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(deep_by_time)); });
+    (*costs)["finals by ordinal"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(finals)); });
+    (*costs)["finals by time"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->ListTrials(finals_by_time)); });
     (*costs)["one trial"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->trials()->GetTrial(job_id, 1, 17)); });
     (*costs)["a best"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->bests()->FindBest("program", "N=1", "class")); });
     (*costs)["a job"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->jobs()->GetJob(job_id)); });

@@ -122,6 +122,39 @@ TEST_P(StoreConformance, AnEndedStudyHandsOutAndTakesNothing) {
   EXPECT_TRUE(absl::IsFailedPrecondition(store_->studies()->Drive(step).status()));
 }
 
+TEST_P(StoreConformance, TrialsOfAFinalByOrdinalAndByTime) {
+  const ClaimRequest claimer = Register("agent", 10);
+  const int64_t job_id = Submit(MakeSubmit("uid"));
+  Propose(StudyOf(job_id), {MakeUnit(0, 6)});
+  std::vector<TrialRow> trials = {MakeTrial(0, 10), MakeTrial(1, 40),    MakeTrial(2, 0, 4),
+                                  MakeTrial(3, 40), MakeTrial(4, 0, 12), MakeTrial(5, 30)};
+  for (TrialRow& trial : trials) trial.purpose = trial.ordinal == 0 ? 1 : 3;
+  for (const ClaimedUnit& unit : Claim(claimer)) {
+    EXPECT_EQ(Report(MakeReport(claimer, unit, trials, true)), ReportVerdict::kAccepted);
+  }
+  const auto walk = [&](bool order_by_time, const std::vector<int>& outcomes, int page_size) {
+    TrialQuery query;
+    query.job_id = job_id;
+    query.order_by_time = order_by_time;
+    query.outcomes = outcomes;
+    query.purpose = 3;
+    query.page.page_size = page_size;
+    std::vector<int64_t> seen;
+    do {
+      const Page<TrialRow> page = store_->trials()->ListTrials(query).value();
+      for (const TrialRow& trial : page.rows) seen.push_back(trial.ordinal);
+      query.page.page_token = page.next_page_token;
+    } while (!query.page.page_token.empty() && seen.size() < 10);
+    return seen;
+  };
+  for (const int page_size : {1, 2, 100}) {
+    EXPECT_THAT(walk(false, {}, page_size), ElementsAre(1, 2, 3, 4, 5));
+    EXPECT_THAT(walk(true, {}, page_size), ElementsAre(5, 1, 3, 2, 4));
+    EXPECT_THAT(walk(false, {1}, page_size), ElementsAre(1, 3, 5));
+    EXPECT_THAT(walk(true, {1, 12}, page_size), ElementsAre(5, 1, 3, 4));
+  }
+}
+
 TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
   const ClaimRequest claimer = Register("agent", 10);
   const int64_t job_id = Submit(MakeSubmit("uid", {MakeStudy(1), MakeStudy(2)}));
@@ -162,6 +195,9 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
     query.outcomes = {4, 12};
     EXPECT_THAT(walk(query, page_size), ElementsAre(P(2, 1)));
   }
+  TrialQuery finals;
+  finals.purpose = 3;
+  EXPECT_THAT(walk(finals, 1), ElementsAre(P(1, 3), P(2, 3)));
   TrialQuery unknown;
   unknown.job_id = job_id + 1;
   EXPECT_TRUE(absl::IsNotFound(store_->trials()->ListTrials(unknown).status()));

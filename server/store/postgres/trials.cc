@@ -13,9 +13,12 @@ namespace {
 
 // One study's trials behind a place in the order: an index gives them in that order from there on. Parameters: $1
 // study, $2 outcomes, $3 purpose, $4 limit; from $5 the place. Infinity stands for "no time", here as in the index.
-#define TUNEFARM_PG_TRIALS_OF_STUDY                                                                         \
-  "FROM trial_result t WHERE t.study_id = $1 AND (cardinality($2) = 0 OR t.outcome = ANY($2)) AND ($3 = 0 " \
-  "OR t.purpose = $3) "
+#define TUNEFARM_PG_OF_OUTCOMES \
+  "FROM trial_result t WHERE t.study_id = $1 AND (cardinality($2) = 0 OR t.outcome = ANY($2)) "
+#define TUNEFARM_PG_TRIALS_OF_STUDY TUNEFARM_PG_OF_OUTCOMES "AND ($3 = 0 OR t.purpose = $3) "
+// Of a purpose that few trials have, which plans know of its numbers alone: found by it, and then sorted, by
+// expressions that no index has.
+#define TUNEFARM_PG_FEW_OF_STUDY TUNEFARM_PG_OF_OUTCOMES "AND t.purpose IN (2, 3) AND t.purpose = $3 "
 #define TUNEFARM_PG_TIME "coalesce(t.median_ns, 'Infinity'::float8)"
 
 constexpr std::string_view kByOrdinal = "SELECT " TUNEFARM_TRIAL_COLUMNS ", 0::float8 " TUNEFARM_PG_TRIALS_OF_STUDY
@@ -23,6 +26,12 @@ constexpr std::string_view kByOrdinal = "SELECT " TUNEFARM_TRIAL_COLUMNS ", 0::f
 constexpr std::string_view kByTime =
     "SELECT " TUNEFARM_TRIAL_COLUMNS ", " TUNEFARM_PG_TIME " " TUNEFARM_PG_TRIALS_OF_STUDY "AND (" TUNEFARM_PG_TIME
     ", t.ordinal) > ($6, $5) ORDER BY " TUNEFARM_PG_TIME ", t.ordinal LIMIT $4";
+
+constexpr std::string_view kFewByOrdinal = "SELECT " TUNEFARM_TRIAL_COLUMNS ", 0::float8 " TUNEFARM_PG_FEW_OF_STUDY
+                                           "AND t.ordinal + 0 > $5 ORDER BY t.ordinal + 0 LIMIT $4";
+constexpr std::string_view kFewByTime =
+    "SELECT " TUNEFARM_TRIAL_COLUMNS ", " TUNEFARM_PG_TIME " " TUNEFARM_PG_FEW_OF_STUDY "AND (" TUNEFARM_PG_TIME
+    " + 0, t.ordinal) > ($6, $5) ORDER BY " TUNEFARM_PG_TIME " + 0, t.ordinal LIMIT $4";
 
 // Of the job that ended first.
 #define TUNEFARM_PG_PRUNE(table)                                                                      \
@@ -80,12 +89,13 @@ class PostgresTrials final : public Facet<SharedTrials> {
  private:
   absl::StatusOr<PlacedTrials> ReadPiece(Sql& sql, const TrialQuery& query, const TrialPiece& piece) override {
     const auto read = [](const SqlRow& row) { return std::pair(ReadTrial(row), row.Real(kTrialColumns)); };
+    const bool have_few = HaveFew(query.purpose);
     if (!query.order_by_time) {
-      return sql.ReadAll(read, kByOrdinal, piece.study_id, piece.outcomes, query.purpose, piece.limit,
-                         piece.after.ordinal);
+      return sql.ReadAll(read, have_few ? kFewByOrdinal : kByOrdinal, piece.study_id, piece.outcomes, query.purpose,
+                         piece.limit, piece.after.ordinal);
     }
-    return sql.ReadAll(read, kByTime, piece.study_id, piece.outcomes, query.purpose, piece.limit, piece.after.ordinal,
-                       piece.after.sort_ns);
+    return sql.ReadAll(read, have_few ? kFewByTime : kByTime, piece.study_id, piece.outcomes, query.purpose,
+                       piece.limit, piece.after.ordinal, piece.after.sort_ns);
   }
 
 #define TUNEFARM_PG_RESULT \

@@ -20,6 +20,8 @@ class SharedTrials : public SharedFacet<TrialStore> {
 
  protected:
   using Results = std::vector<ResultRow>;
+  // Whether a study has few trials of the purpose: of its baseline and its final, not of its search, which is 1.
+  static bool HaveFew(int purpose) { return purpose == 2 || purpose == 3; }
   // Of TUNEFARM_RESULT_COLUMNS.
   static ResultRow ReadResult(const SqlRow& row);
 

@@ -19,9 +19,11 @@ std::string JsonList(const std::vector<int64_t>& numbers) { return fmt::format("
 
 // One study's trials behind a place in the order: an index gives them in that order from there on. Parameters: $1
 // study, $2 outcomes, $3 purpose, $4 limit; from $5 the place.
-#define TUNEFARM_TRIALS_OF_STUDY                                                                                 \
-  "FROM trial_result t WHERE t.study_id = $1 AND ($2 = '[]' OR t.outcome IN (SELECT value FROM json_each($2))) " \
-  "AND ($3 = 0 OR t.purpose = $3) "
+#define TUNEFARM_OF_OUTCOMES "t.study_id = $1 AND ($2 = '[]' OR t.outcome IN (SELECT value FROM json_each($2))) "
+#define TUNEFARM_TRIALS_OF_STUDY "FROM trial_result t WHERE " TUNEFARM_OF_OUTCOMES "AND ($3 = 0 OR t.purpose = $3) "
+// Of a purpose that few trials have: found by it, and then sorted.
+#define TUNEFARM_FEW_OF_STUDY \
+  "FROM trial_result t INDEXED BY trial_result_by_outcome WHERE " TUNEFARM_OF_OUTCOMES "AND t.purpose = $3 "
 
 constexpr std::string_view kByOrdinal =
     "SELECT " TUNEFARM_TRIAL_COLUMNS ", 0.0 " TUNEFARM_TRIALS_OF_STUDY "AND t.ordinal > $5 ORDER BY t.ordinal LIMIT $4";
@@ -33,6 +35,12 @@ constexpr std::string_view kAtTime =
 constexpr std::string_view kAfterTime =
     "SELECT " TUNEFARM_TRIAL_COLUMNS ", ifnull(t.median_ns, 9e999) " TUNEFARM_TRIALS_OF_STUDY
     "AND ifnull(t.median_ns, 9e999) > $5 ORDER BY ifnull(t.median_ns, 9e999), t.ordinal LIMIT $4";
+
+constexpr std::string_view kFewByOrdinal =
+    "SELECT " TUNEFARM_TRIAL_COLUMNS ", 0.0 " TUNEFARM_FEW_OF_STUDY "AND t.ordinal > $5 ORDER BY t.ordinal LIMIT $4";
+constexpr std::string_view kFewByTime =
+    "SELECT " TUNEFARM_TRIAL_COLUMNS ", ifnull(t.median_ns, 9e999) " TUNEFARM_FEW_OF_STUDY
+    "AND (ifnull(t.median_ns, 9e999), t.ordinal) > ($6, $5) ORDER BY ifnull(t.median_ns, 9e999), t.ordinal LIMIT $4";
 
 // Rows of both tables grow with time: the lowest are the oldest.
 #define TUNEFARM_PRUNE(table)                                                                                 \
@@ -81,6 +89,10 @@ class SqliteTrials final : public Facet<SharedTrials> {
       return sql.ReadAll([](const SqlRow& row) { return std::pair(ReadTrial(row), row.Real(kTrialColumns)); },
                          statement, piece.study_id, JsonList(piece.outcomes), query.purpose, limit, place...);
     };
+    if (HaveFew(query.purpose)) {
+      if (!query.order_by_time) return read(kFewByOrdinal, piece.limit, piece.after.ordinal);
+      return read(kFewByTime, piece.limit, piece.after.ordinal, piece.after.sort_ns);
+    }
     if (!query.order_by_time) return read(kByOrdinal, piece.limit, piece.after.ordinal);
     ASSIGN_OR_RETURN(PlacedTrials trials, read(kAtTime, piece.limit, piece.after.ordinal, piece.after.sort_ns));
     const auto left = piece.limit - static_cast<int64_t>(trials.size());
