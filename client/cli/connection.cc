@@ -179,6 +179,7 @@ Connection::Connection(std::string address, std::shared_ptr<grpc::Channel> chann
       kernels_(v1::KernelService::NewStub(channel)),
       packages_(v1::PackageService::NewStub(channel)),
       tuning_(v1::TuningService::NewStub(channel)),
+      studies_(v1::StudyService::NewStub(channel)),
       lookup_(v1::LookupService::NewStub(channel)),
       catalog_(v1::CatalogService::NewStub(channel)),
       data_files_(v1::DataFileService::NewStub(channel)),

@@ -23,6 +23,7 @@
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
 #include "tunefarm/v1/package_service.grpc.pb.h"
 #include "tunefarm/v1/server_service.grpc.pb.h"
+#include "tunefarm/v1/study_service.grpc.pb.h"
 #include "tunefarm/v1/tuning_service.grpc.pb.h"
 
 namespace tunefarm::cli {
@@ -50,6 +51,7 @@ class Connection {
   v1::KernelService::StubInterface* kernels() { return kernels_.get(); }
   v1::PackageService::StubInterface* packages() { return packages_.get(); }
   v1::TuningService::StubInterface* tuning() { return tuning_.get(); }
+  v1::StudyService::StubInterface* studies() { return studies_.get(); }
   v1::LookupService::StubInterface* lookup() { return lookup_.get(); }
   v1::CatalogService::StubInterface* catalog() { return catalog_.get(); }
   v1::DataFileService::StubInterface* data_files() { return data_files_.get(); }
@@ -84,6 +86,7 @@ class Connection {
   std::unique_ptr<v1::KernelService::StubInterface> kernels_;
   std::unique_ptr<v1::PackageService::StubInterface> packages_;
   std::unique_ptr<v1::TuningService::StubInterface> tuning_;
+  std::unique_ptr<v1::StudyService::StubInterface> studies_;
   std::unique_ptr<v1::LookupService::StubInterface> lookup_;
   std::unique_ptr<v1::CatalogService::StubInterface> catalog_;
   std::unique_ptr<v1::DataFileService::StubInterface> data_files_;

@@ -4,19 +4,19 @@
 
 namespace tunefarm {
 
-std::vector<BestStep> BestSoFar(const StudyHistory& history) {
+std::vector<BestStep> BestSoFar(const Selection& trials) {
   std::vector<BestStep> steps;
-  for (const uint32_t at : history.measured()) {
-    const Evaluation& evaluation = history[at];
+  for (const uint32_t at : trials.measured()) {
+    const Evaluation& evaluation = trials.columns()[at];
     if (!steps.empty() && evaluation.objective_ns >= steps.back().best_ns) continue;
-    steps.push_back({static_cast<int64_t>(at) + 1, evaluation.ended_ms, evaluation.objective_ns});
+    steps.push_back({static_cast<int64_t>(at) + 1, evaluation.ordinal, evaluation.ended_ms, evaluation.objective_ns});
   }
   return steps;
 }
 
-std::vector<Convergence> ConvergenceOf(const StudyHistory& history, std::span<const double> shares) {
+std::vector<Convergence> ConvergenceOf(const Selection& trials, std::span<const double> shares) {
   std::vector<Convergence> found;
-  const std::vector<BestStep> steps = BestSoFar(history);
+  const std::vector<BestStep> steps = BestSoFar(trials);
   if (steps.empty()) return found;
   for (const double share : shares) {
     const double limit = steps.back().best_ns * (1 + share);

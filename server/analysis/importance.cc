@@ -29,7 +29,7 @@ PhiloxStream StreamFor(uint64_t seed, Draw use, uint64_t number = 0) {
 struct TrainingData {
   FeatureTable features;
   std::vector<double> targets;               // logarithms of times, of mean 0 and deviation 1
-  std::vector<size_t> parameter_of;          // the history's parameter of each column
+  std::vector<size_t> parameter_of;          // the study's parameter of each column
   std::vector<std::vector<double>> weights;  // by column and bin: the share of the rows that have it
 
   size_t rows() const { return targets.size(); }
@@ -37,8 +37,8 @@ struct TrainingData {
 };
 
 // `count` positions of OK evaluations, drawn without replacement where there are more; in random order.
-std::vector<uint32_t> DrawRows(const StudyHistory& history, size_t count, PhiloxStream random) {
-  std::vector<uint32_t> rows = history.measured();
+std::vector<uint32_t> DrawRows(const Selection& trials, size_t count, PhiloxStream random) {
+  std::vector<uint32_t> rows = trials.measured();
   count = std::min(count, rows.size());
   for (size_t i = 0; i < count; ++i) std::swap(rows[i], rows[i + random.UniformInt(rows.size() - i)]);
   rows.resize(count);
@@ -71,14 +71,14 @@ std::vector<uint8_t> BinsOf(const std::vector<int64_t>& counts, bool is_ordered)
   return bins;
 }
 
-TrainingData Prepare(const StudyHistory& history, const std::vector<uint32_t>& rows) {
+TrainingData Prepare(const StudyColumns& columns, const std::vector<uint32_t>& rows) {
   TrainingData data;
   std::vector<std::vector<uint8_t>> bins;  // by column and value
-  for (size_t p = 0; p < history.parameter_count(); ++p) {
-    std::vector<int64_t> counts(history.values(p).size());
-    for (const uint32_t row : rows) ++counts[history.ValueIndex(row, p)];
+  for (size_t p = 0; p < columns.parameter_count(); ++p) {
+    std::vector<int64_t> counts(columns.values(p).size());
+    for (const uint32_t row : rows) ++counts[columns.ValueIndex(row, p)];
     if (std::count_if(counts.begin(), counts.end(), [](int64_t count) { return count > 0; }) < 2) continue;
-    const bool is_ordered = !history.values(p)[0].is_string();
+    const bool is_ordered = !columns.values(p)[0].is_string();
     data.parameter_of.push_back(p);
     data.features.is_ordered.push_back(is_ordered);
     bins.push_back(BinsOf(counts, is_ordered));
@@ -88,11 +88,11 @@ TrainingData Prepare(const StudyHistory& history, const std::vector<uint32_t>& r
   double sum = 0, squares = 0;
   for (const uint32_t row : rows) {
     for (size_t c = 0; c < data.columns(); ++c) {
-      const uint8_t bin = bins[c][history.ValueIndex(row, data.parameter_of[c])];
+      const uint8_t bin = bins[c][columns.ValueIndex(row, data.parameter_of[c])];
       data.features.bins.push_back(bin);
       data.weights[c][bin] += 1 / static_cast<double>(rows.size());
     }
-    data.targets.push_back(std::log(history[row].objective_ns));
+    data.targets.push_back(std::log(columns[row].objective_ns));
   }
   for (const double target : data.targets) sum += target;
   const double mean = sum / static_cast<double>(data.rows());
@@ -270,17 +270,17 @@ void TakeApart(const Forest& forest, const TrainingData& data, const ImportanceO
 
 }  // namespace
 
-Importance ImportanceOf(const StudyHistory& history, const ImportanceOptions& options) {
+Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options) {
   Importance result;
-  result.rows_of = history.measured().size();
+  result.rows_of = trials.measured().size();
   if (result.rows_of < options.rows_min) {
     result.unusable_because =
         fmt::format("{} measured configs are too few, {} are the least", result.rows_of, options.rows_min);
     return result;
   }
-  const std::vector<uint32_t> rows = DrawRows(history, options.rows_max, StreamFor(options.seed, Draw::kRows));
+  const std::vector<uint32_t> rows = DrawRows(trials, options.rows_max, StreamFor(options.seed, Draw::kRows));
   result.rows = rows.size();
-  const TrainingData data = Prepare(history, rows);
+  const TrainingData data = Prepare(trials.columns(), rows);
   if (data.columns() == 0) {
     result.unusable_because = "no parameter has more than one value";
     return result;

@@ -9,14 +9,14 @@
 // Communications 117, 1999). The difference of the two are interactions: of two parameters that matter only together
 // each answers for nothing alone. How well the forest predicts trials that it has not seen says whether to believe it.
 //
-// Pure functions of the history and the seed.
+// Pure functions of the trials and the seed.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "server/analysis/study_history.h"
+#include "server/analysis/selection.h"
 
 namespace tunefarm {
 
@@ -32,7 +32,7 @@ struct ImportanceOptions {
 };
 
 struct ParameterImportance {
-  size_t parameter = 0;  // of the history
+  size_t parameter = 0;  // of the columns
   double alone = 0;      // shares of the variance
   double total = 0;
 };
@@ -50,6 +50,6 @@ struct Importance {
   std::vector<PairImportance> pairs;            // by share, descending
 };
 
-Importance ImportanceOf(const StudyHistory& history, const ImportanceOptions& options = {});
+Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options = {});
 
 }  // namespace tunefarm

@@ -1,7 +1,5 @@
 #include "server/analysis/outcome_reasons.h"
 
-#include <algorithm>
-
 namespace tunefarm {
 namespace {
 
@@ -60,23 +58,15 @@ std::string ReasonPattern(std::string_view message) {
   return pattern;
 }
 
-void OutcomeReasons::Add(int outcome, std::string_view message, int64_t ordinal) {
+uint16_t OutcomeReasons::NumberOf(int outcome, std::string_view message) {
   auto key = std::make_pair(outcome, ReasonPattern(message));
-  if (rows_.size() >= kReasonsMax && rows_.find(key) == rows_.end()) key.second = "others";
-  Row& row = rows_[key];
-  if (row.count == 0 || ordinal < row.example_ordinal) row.example_ordinal = ordinal;
-  ++row.count;
-  row.outcome = outcome;
-  row.reason = key.second;
-}
-
-std::vector<OutcomeReasons::Row> OutcomeReasons::Rows() const {
-  std::vector<Row> rows;
-  for (const auto& [key, row] : rows_) rows.push_back(row);
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return a.count != b.count ? a.count > b.count : a.example_ordinal < b.example_ordinal;
-  });
-  return rows;
+  auto found = numbers_.find(key);
+  if (found == numbers_.end()) {
+    if (numbers_.size() >= kReasonsMax) key.second = "others";
+    found = numbers_.try_emplace(key, static_cast<uint16_t>(reasons_.size())).first;
+    if (found->second == reasons_.size()) reasons_.push_back({outcome, key.second});
+  }
+  return found->second;
 }
 
 }  // namespace tunefarm

@@ -1,6 +1,6 @@
-// Counts of trials by outcome and by what their messages say.
+// What messages of failed trials say, as reasons that can be counted.
 //
-// Threads: not thread-safe.
+// Threads: not thread-safe while reasons are added; const use from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,26 @@
 
 namespace tunefarm {
 
+// Tells reasons apart and numbers them.
 class OutcomeReasons {
  public:
-  struct Row {
+  struct Reason {
     int outcome = 0;
-    std::string reason;
-    int64_t count = 0;
-    int64_t example_ordinal = 0;  // the smallest of them
+    std::string text;
   };
 
-  // `outcome` is the caller's number for it. Of the message its first line counts, with # for numbers, so that
-  // "y[7] is 3" and "y[12] is 4" are one reason. The first kReasonsMax reasons are told apart; what comes later is
-  // counted for its outcome with the reason "others".
-  void Add(int outcome, std::string_view message, int64_t ordinal);
+  // The number of a reason, from 0. `outcome` is the caller's number for it. Of the message its first line counts, with
+  // # for numbers, so that "y[7] is 3" and "y[12] is 4" are one reason. The first kReasonsMax reasons are told apart;
+  // what comes later has for each outcome the reason "others".
+  uint16_t NumberOf(int outcome, std::string_view message);
 
-  // The most frequent first, then in the order of the examples.
-  std::vector<Row> Rows() const;
+  const std::vector<Reason>& reasons() const { return reasons_; }
 
   static constexpr size_t kReasonsMax = 1000;
 
  private:
-  std::map<std::pair<int, std::string>, Row> rows_;
+  std::map<std::pair<int, std::string>, uint16_t> numbers_;
+  std::vector<Reason> reasons_;
 };
 
 // The first line of a message, shortened, with # in place of numbers.

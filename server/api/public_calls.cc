@@ -9,6 +9,7 @@
 #include "server/api/kernel_api.h"
 #include "server/api/lookup_api.h"
 #include "server/api/server_api.h"
+#include "server/api/study_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/thread.h"
 
@@ -59,6 +60,7 @@ void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
   AddDataFiles(router);
   AddTuning(router);
+  AddStudies(router);
   AddLookup(router);
   AddCatalog(router);
   AddFarm(router);
@@ -119,6 +121,14 @@ void PublicCalls::AddTuning(Router* router) {
   AddCall(router, "tunefarm.v1.TuningService/DeleteJob", slow, api, &TuningApi::DeleteJob);
   AddCall(router, "tunefarm.v1.TuningService/ListTrials", reads, api, &TuningApi::ListTrials);
   AddCall(router, "tunefarm.v1.TuningService/GetTrial", reads, api, &TuningApi::GetTrial);
+}
+
+void PublicCalls::AddStudies(Router* router) {
+  const Lane reads{&reads_, kWaitMax};
+  StudyApi* const api = services_.studies;
+  AddCall(router, "tunefarm.v1.StudyService/GetStudyChart", reads, api, &StudyApi::GetStudyChart);
+  AddCall(router, "tunefarm.v1.StudyService/AnalyzeStudy", reads, api, &StudyApi::AnalyzeStudy);
+  AddCall(router, "tunefarm.v1.StudyService/GetParameterGrid", reads, api, &StudyApi::GetParameterGrid);
 }
 
 void PublicCalls::AddLookup(Router* router) {

@@ -20,6 +20,7 @@ class LookupApi;
 class OpenCalls;
 class PackageApi;
 class ServerApi;
+class StudyApi;
 class TuningApi;
 
 // What answers the calls. All are set and outlive the server.
@@ -29,6 +30,7 @@ struct RpcServices {
   PackageApi* packages = nullptr;
   DataFileApi* data_files = nullptr;
   TuningApi* tuning = nullptr;
+  StudyApi* studies = nullptr;
   LookupApi* lookup = nullptr;
   CatalogApi* catalog = nullptr;
   FarmApi* farm = nullptr;
@@ -53,6 +55,7 @@ class PublicCalls {
   void AddKernels(Router* router);
   void AddDataFiles(Router* router);
   void AddTuning(Router* router);
+  void AddStudies(Router* router);
   void AddLookup(Router* router);
   void AddCatalog(Router* router);
   void AddFarm(Router* router);

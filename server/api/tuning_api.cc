@@ -244,6 +244,7 @@ absl::StatusOr<std::unique_ptr<WatchSubscription>> TuningApi::WatchJob(const v1:
 // ---- Trials ----
 
 absl::StatusOr<v1::ListTrialsResponse> TuningApi::ListTrials(const v1::ListTrialsRequest& request) {
+  if (request.has_filter()) return deps_.studies->ListTrials(request);
   ASSIGN_OR_RETURN(const StudyName parent, ParseJobOrStudyName(request.parent()));
   TrialQuery query;
   query.job_id = parent.job_id;

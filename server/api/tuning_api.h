@@ -20,6 +20,7 @@
 #include "server/api/job_quota.h"
 #include "server/api/kernel_api.h"
 #include "server/api/open_calls.h"
+#include "server/api/study_api.h"
 #include "server/base/clock.h"
 #include "server/base/random.h"
 #include "server/data_files/data_file_store.h"
@@ -51,6 +52,7 @@ class TuningApi {
     EventHub* events = nullptr;
     NodeWatch* node_watch = nullptr;
     const OpenCalls* calls = nullptr;
+    StudyApi* studies = nullptr;
     EntropySource* entropy = nullptr;
     Clock* clock = nullptr;
     DataFileStore* data_files = nullptr;  // may be null
@@ -86,6 +88,7 @@ class TuningApi {
                                                               std::function<void(const v1::JobEvent&)> sink,
                                                               std::function<void(absl::Status)> end);
 
+  // With a filter as StudyApi::ListTrials.
   absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request);
   // With its log and samples.
   absl::StatusOr<v1::GetTrialResponse> GetTrial(const v1::GetTrialRequest& request);

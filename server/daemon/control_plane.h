@@ -29,6 +29,7 @@
 #include "server/api/lookup_api.h"
 #include "server/api/open_calls.h"
 #include "server/api/package_api.h"
+#include "server/api/study_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/executor.h"
 #include "server/base/random.h"
@@ -115,6 +116,7 @@ class ControlPlane {
   KernelApi& kernel_api() { return kernel_api_; }
   PackageApi& package_api() { return package_api_; }
   DataFileApi& data_file_api() { return data_file_api_; }
+  StudyApi& study_api() { return study_api_; }
   TuningApi& tuning_api() { return tuning_api_; }
   LookupApi& lookup_api() { return lookup_api_; }
   CatalogApi& catalog_api() { return catalog_api_; }
@@ -160,6 +162,7 @@ class ControlPlane {
   KernelApi kernel_api_;
   PackageApi package_api_;
   DataFileApi data_file_api_;
+  StudyApi study_api_;
   TuningApi tuning_api_;
   LookupApi lookup_api_;
   CatalogApi catalog_api_;

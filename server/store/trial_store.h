@@ -53,6 +53,17 @@ struct MeasuredRow {
   TrialRow trial;  // log and samples left out
 };
 
+// A trial as statistics of its study need it.
+struct TrialColumns {
+  int64_t ordinal = 0;
+  int outcome = 0;
+  int purpose = 0;
+  std::string config;    // canonical text
+  double median_ns = 0;  // 0: none
+  int64_t ended_at_ms = 0;
+  std::string detail;  // as TrialRow's; empty for most of those that are OK, since it is most of what a row has
+};
+
 class TrialStore {
  public:
   virtual ~TrialStore() = default;
@@ -62,6 +73,13 @@ class TrialStore {
   virtual absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) = 0;
   // Each result once, by ordinal. Only of the search. No results for a study that is not there (any more).
   virtual absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) = 0;
+  // Up to rows_max trials of a study from an ordinal on, by ordinal; none for a study that is not there. The detail
+  // stands with those that are not OK, and with ordinals below kDetailedOrdinals.
+  virtual absl::StatusOr<std::vector<TrialColumns>> ReadColumns(int64_t study_id, int64_t from_ordinal,
+                                                                int rows_max) = 0;
+  static constexpr int64_t kDetailedOrdinals = 64;
+  // Those of a study that are stored, in any order; log and samples left out. At most 1000 ordinals.
+  virtual absl::StatusOr<std::vector<TrialRow>> ReadTrials(int64_t study_id, const std::vector<int64_t>& ordinals) = 0;
   // For each key a stored trial that was reported with it, the newest; none where there is none. At most 64 keys.
   virtual absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(
       const std::vector<std::string>& measured_keys) = 0;

@@ -182,6 +182,12 @@ class FaultyTrials : public FaultyFacet<TrialStore> {
   absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override {
     return Call(__func__, &F::SampleResults, query);
   }
+  absl::StatusOr<std::vector<TrialColumns>> ReadColumns(int64_t study, int64_t from, int max) override {
+    return Call(__func__, &F::ReadColumns, study, from, max);
+  }
+  absl::StatusOr<std::vector<TrialRow>> ReadTrials(int64_t study, const std::vector<int64_t>& ordinals) override {
+    return Call(__func__, &F::ReadTrials, study, ordinals);
+  }
   absl::StatusOr<std::vector<std::optional<MeasuredRow>>> FindMeasured(const std::vector<std::string>& keys) override {
     return Call(__func__, &F::FindMeasured, keys);
   }

@@ -9,6 +9,7 @@
 #include "tests/golden/fake_catalog.h"
 #include "tests/golden/fake_data.h"
 #include "tests/golden/fake_status.h"
+#include "tests/golden/fake_studies.h"
 #include "tunefarm/v1/device_service.grpc.pb.h"
 #include "tunefarm/v1/kernel_service.grpc.pb.h"
 #include "tunefarm/v1/lookup_service.grpc.pb.h"
@@ -378,6 +379,7 @@ class FakeServer final : public v1::ServerService::Service {
 struct FakeDaemon::Services {
   std::string address;
   FakeTuning tuning;
+  FakeStudies studies;
   FakeLookup lookup;
   FakeCatalog catalog;
   FakeKernels kernels;
@@ -392,6 +394,7 @@ FakeDaemon::FakeDaemon(const std::string& socket_path) : services_(std::make_uni
   int bound = 0;
   builder.AddListeningPort(services_->address, grpc::InsecureServerCredentials(), &bound);
   builder.RegisterService(&services_->tuning);
+  builder.RegisterService(&services_->studies);
   builder.RegisterService(&services_->lookup);
   builder.RegisterService(&services_->catalog);
   builder.RegisterService(&services_->kernels);

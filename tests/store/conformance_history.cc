@@ -178,6 +178,53 @@ TEST_P(StoreConformance, TrialsByOrdinalAndByTime) {
   EXPECT_TRUE(absl::IsNotFound(store_->trials()->CountOutcomes(job_id + 1).status()));
 }
 
+TEST_P(StoreConformance, ColumnsAndTrialsByOrdinal) {
+  const ClaimRequest claimer = Register("agent", 10);
+  const int64_t job_id = Submit(MakeSubmit("uid", {MakeStudy(1), MakeStudy(2)}));
+  const int64_t study_id = StudyOf(job_id, 1);
+  Propose(study_id, {MakeUnit(0, 64), MakeUnit(64, 6)});
+  const std::vector<ClaimedUnit> units = Claim(claimer);
+  ASSERT_THAT(units, SizeIs(2));
+  EXPECT_EQ(Report(MakeReport(claimer, units[0], {MakeTrial(0, 50), MakeTrial(2, 0, 4)}, false)),
+            ReportVerdict::kAccepted);
+  TrialRow finalist = MakeTrial(66, 20);
+  finalist.purpose = 3;
+  EXPECT_EQ(Report(MakeReport(claimer, units[1], {MakeTrial(64, 70), MakeTrial(65, 0, 12), finalist}, false)),
+            ReportVerdict::kAccepted);
+  const std::vector<TrialColumns> all = store_->trials()->ReadColumns(study_id, 0, 100).value();
+  ASSERT_THAT(all, SizeIs(5));
+  EXPECT_EQ(all[0].ordinal, 0);
+  EXPECT_EQ(all[0].outcome, 1);
+  EXPECT_EQ(all[0].purpose, 1);
+  EXPECT_EQ(all[0].config, MakeTrial(0).config);
+  EXPECT_EQ(all[0].median_ns, 50);
+  EXPECT_EQ(all[0].ended_at_ms, MakeTrial(0).ended_at_ms);
+  EXPECT_EQ(all[0].detail, MakeTrial(0).detail) << "one of the first";
+  EXPECT_EQ(all[1].ordinal, 2);
+  EXPECT_EQ(all[1].median_ns, 0);
+  EXPECT_EQ(all[2].ordinal, 64);
+  EXPECT_EQ(all[2].detail, "") << "neither one of the first nor one that failed";
+  EXPECT_EQ(all[3].outcome, 12);
+  EXPECT_EQ(all[3].detail, MakeTrial(65, 0, 12).detail);
+  EXPECT_EQ(all[4].purpose, 3);
+  const std::vector<TrialColumns> part = store_->trials()->ReadColumns(study_id, 1, 2).value();
+  ASSERT_THAT(part, SizeIs(2));
+  EXPECT_EQ(part[0].ordinal, 2);
+  EXPECT_EQ(part[1].ordinal, 64);
+  EXPECT_THAT(store_->trials()->ReadColumns(study_id, 67, 10).value(), IsEmpty());
+  EXPECT_THAT(store_->trials()->ReadColumns(StudyOf(job_id, 2), 0, 10).value(), IsEmpty());
+
+  std::vector<int64_t> ordinals;
+  for (const TrialRow& row : store_->trials()->ReadTrials(study_id, {66, 1, 0}).value()) {
+    ordinals.push_back(row.ordinal);
+    EXPECT_EQ(row.study_id, study_id);
+    EXPECT_EQ(row.detail, MakeTrial(row.ordinal).detail);
+  }
+  EXPECT_THAT(ordinals, testing::UnorderedElementsAre(66, 0));
+  EXPECT_THAT(store_->trials()->ReadTrials(study_id, {}).value(), IsEmpty());
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->trials()->ReadTrials(study_id, std::vector<int64_t>(1001, 0)).status()));
+}
+
 TEST_P(StoreConformance, TrialPagesAreStableWhileTrialsArrive) {
   const ClaimRequest claimer = Register("agent");
   const ClaimedUnit unit = Prepare(claimer, "uid", 10);

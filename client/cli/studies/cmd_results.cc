@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
@@ -19,6 +21,7 @@
 namespace tunefarm::cli {
 namespace {
 
+using Studies = v1::StudyService::StubInterface;
 using Tuning = v1::TuningService::StubInterface;
 
 // Pictures of more studies than a person looks at.
@@ -43,10 +46,10 @@ absl::StatusOr<std::string> NewestJob(Session* session) {
   return response.jobs(0).name();
 }
 
-void NoteLeftOut(const StudyTrials& trials, const Session& session) {
-  if (!trials.is_cut) return;
-  session.Note(fmt::format("{}: only the first {} trials are looked at", trials.study.problem().key(),
-                           FormatCount(static_cast<int64_t>(kStudyTrialsMax))));
+void NoteLeftOut(const v1::Study& study, const v1::StudyCoverage& coverage, const Session& session) {
+  if (!coverage.is_cut()) return;
+  session.Note(
+      fmt::format("{}: only the first {} trials are looked at", study.problem().key(), FormatCount(coverage.read())));
 }
 
 absl::Status PrintAnalysis(const v1::JobAnalysis& analysis, OutputFormat format, const Session& session) {
@@ -62,7 +65,7 @@ absl::Status PrintAnalysis(const v1::JobAnalysis& analysis, OutputFormat format,
   return absl::OkStatus();
 }
 
-// The plot, the analysis or both, from one reading of the trials, one study in memory at a time.
+// The plot, the analysis or both.
 absl::Status LookClosely(Session* session, const ResultsOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format());
   if (!options.analyze && format != OutputFormat::kTable)
@@ -78,16 +81,24 @@ absl::Status LookClosely(Session* session, const ResultsOptions& options) {
     return InvalidArgument("job {} has {} studies, a picture holds {}; choose one with --study", JobNumber(job.name()),
                            studies.size(), kPlottedMax);
   }
-  const std::optional<v1::Kernel> kernel = KernelOf(connection, job);
   v1::JobAnalysis analysis;
   analysis.set_job(job.name());
   analysis.set_kernel_name(job.kernel_name());
   std::vector<Chart> charts;
   for (const v1::Study& study : studies) {
-    ASSIGN_OR_RETURN(const StudyTrials trials, FetchStudyTrials(connection, job, study));
-    NoteLeftOut(trials, *session);
-    if (!options.plot.empty()) charts.push_back(StudyChart(job, trials, DefaultConfigOf(kernel, study.problem())));
-    if (options.analyze) *analysis.add_studies() = Analyze(trials, kernel, options.seed);
+    ASSIGN_OR_RETURN(const v1::StudyCoverage coverage, AwaitTrials(connection, study));
+    NoteLeftOut(study, coverage, *session);
+    if (!options.plot.empty()) {
+      ASSIGN_OR_RETURN(charts.emplace_back(), FetchStudyChart(connection, job, study));
+    }
+    if (options.analyze) {
+      v1::AnalyzeStudyRequest request;
+      request.set_study(study.name());
+      request.set_seed(options.seed);
+      ASSIGN_OR_RETURN(v1::AnalyzeStudyResponse answer,
+                       Connection::Call(connection->studies(), &Studies::AnalyzeStudy, request));
+      *analysis.add_studies() = std::move(*answer.mutable_analysis());
+    }
   }
   if (options.analyze) RETURN_IF_ERROR(PrintAnalysis(analysis, format, *session));
   if (!options.plot.empty()) {

@@ -3,13 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
-#include "server/analysis/convergence.h"
 #include "server/base/format.h"
+#include "server/base/status_macros.h"
 
 namespace tunefarm::cli {
 namespace {
@@ -18,6 +20,8 @@ using Kind = ChartSeries::Kind;
 
 // From this ratio of the slowest to the fastest on, a logarithmic axis shows more.
 constexpr double kLogFrom = 3;
+// Finer than the picture's dots.
+constexpr int kGridColumns = 1000, kGridRows = 400;
 
 struct Unit {
   double ns = 1;
@@ -34,115 +38,127 @@ Unit UnitFor(double ns) {
   return {};
 }
 
-// Of one panel: the place of an evaluation on its x axis.
-using Place = std::vector<double>;
+// The numbers that a bytes field holds.
+template <typename Number>
+std::vector<Number> NumbersIn(const std::string& bytes) {
+  std::vector<Number> numbers(bytes.size() / sizeof(Number));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
+  return numbers;
+}
 
-ChartPanel PanelOf(const StudyTrials& trials, const std::vector<ChartSeries>& levels, const Unit& unit,
-                   std::string label, const Place& place) {
-  const StudyHistory& history = trials.history;
-  ChartSeries best{Kind::kSteps, "best so far", {}, {}, {}, {}};
-  for (const BestStep& step : BestSoFar(history)) {
-    best.x.push_back(place[static_cast<size_t>(step.evaluation)]);
-    best.y.push_back(step.best_ns / unit.ns);
+absl::StatusOr<v1::GetStudyChartResponse> Fetch(Connection* connection, const v1::Study& study, v1::ChartAxis x,
+                                                bool is_log) {
+  v1::GetStudyChartRequest request;
+  request.set_study(study.name());
+  request.set_x(x);
+  request.set_columns(kGridColumns);
+  request.set_rows(kGridRows);
+  request.set_is_logarithmic(is_log);
+  return Connection::Call(connection->studies(), &v1::StudyService::StubInterface::GetStudyChart, request);
+}
+
+// Of the middle of a column, in units of the chart's x axis.
+double MiddleOf(const v1::GetStudyChartResponse& chart, size_t column) {
+  return chart.x_min() +
+         (static_cast<double>(column) + 0.5) / static_cast<double>(chart.columns()) * (chart.x_max() - chart.x_min());
+}
+
+// Dots where trials were measured, in units of the chart.
+ChartSeries MeasuredOf(const v1::GetStudyChartResponse& chart, bool is_log) {
+  int64_t failed = 0;
+  for (const v1::ChartFailures& failures : chart.failures()) failed += failures.count();
+  ChartSeries measured{Kind::kPoints, "tried: " + FormatCount(chart.coverage().matching() - failed), {}, {}, {}, {}};
+  measured.x = NumbersIn<double>(chart.point_x());
+  measured.y = NumbersIn<double>(chart.point_ns());
+  if (!measured.x.empty()) return measured;
+  const auto columns = static_cast<size_t>(chart.columns());
+  const double low = chart.y_min_ns(), high = chart.y_max_ns();
+  for (size_t cell = 0; cell < chart.density().size(); ++cell) {
+    if (chart.density()[cell] == 0) continue;
+    const double share = (static_cast<double>(cell / columns) + 0.5) / static_cast<double>(chart.rows());
+    measured.x.push_back(MiddleOf(chart, cell % columns));
+    measured.y.push_back(is_log ? low * std::pow(high / low, share) : low + share * (high - low));
   }
-  if (!best.x.empty()) {
-    best.x.push_back(place.back());
+  return measured;
+}
+
+// `x_unit` and `y_unit`: what one of the picture's units is in those of the chart.
+ChartPanel PanelOf(const v1::GetStudyChartResponse& chart, bool is_log, std::string label, double x_unit,
+                   double y_unit) {
+  ChartPanel panel{{std::move(label)}, {}};
+  panel.series.push_back(MeasuredOf(chart, is_log));
+  panel.series.push_back(
+      {Kind::kSteps, "best so far", NumbersIn<double>(chart.best_x()), NumbersIn<double>(chart.best_ns()), {}, {}});
+  if (ChartSeries& best = panel.series.back(); !best.x.empty()) {
+    best.x.push_back(chart.x_max());
     best.y.push_back(best.y.back());
   }
-  ChartSeries measured{
-      Kind::kPoints, "tried: " + FormatCount(static_cast<int64_t>(history.measured().size())), {}, {}, {}, {}};
-  std::map<int, std::vector<double>> failed;  // by outcome
-  for (size_t at = 0; at < history.size(); ++at) {
-    if (history[at].is_ok()) {
-      measured.x.push_back(place[at + 1]);
-      measured.y.push_back(history[at].objective_ns / unit.ns);
-    } else {
-      failed[history[at].outcome].push_back(place[at + 1]);
+  for (const v1::ChartLevel& level : chart.levels()) {
+    if (level.label() == "final") continue;  // its times are those of other measurements
+    panel.series.push_back(
+        {Kind::kLevel, level.label() + " " + FormatDuration(level.time_ns()), {}, {level.time_ns()}, {}, {}});
+  }
+  std::vector<const v1::ChartFailures*> failures;
+  for (const v1::ChartFailures& of_outcome : chart.failures()) failures.push_back(&of_outcome);
+  std::sort(failures.begin(), failures.end(),
+            [](const v1::ChartFailures* a, const v1::ChartFailures* b) { return a->outcome() < b->outcome(); });
+  for (const v1::ChartFailures* const of_outcome : failures) {
+    ChartSeries marks{
+        Kind::kMarks, OutcomeText(of_outcome->outcome()) + ": " + FormatCount(of_outcome->count()), {}, {}, {}, {}};
+    const auto counts = NumbersIn<uint32_t>(of_outcome->counts());
+    for (size_t column = 0; column < counts.size(); ++column) {
+      if (counts[column] > 0) marks.x.push_back(MiddleOf(chart, column));
     }
+    panel.series.push_back(std::move(marks));
   }
-  ChartPanel panel{{std::move(label)}, {}};
-  panel.series.push_back(std::move(measured));
-  panel.series.push_back(std::move(best));
-  panel.series.insert(panel.series.end(), levels.begin(), levels.end());
-  for (auto& [outcome, places] : failed) {
-    std::string name = fmt::format("{}: {}", OutcomeText(static_cast<v1::Outcome>(outcome)),
-                                   FormatCount(static_cast<int64_t>(places.size())));
-    panel.series.push_back({Kind::kMarks, std::move(name), std::move(places), {}, {}, {}});
+  // The axis is that of the study, from its begin to its last trial.
+  panel.series[0].x.insert(panel.series[0].x.end(), {chart.x_min(), chart.x_max()});
+  for (ChartSeries& series : panel.series) {
+    for (double& x : series.x) x /= x_unit;
+    for (double& y : series.y) y /= y_unit;
   }
-  // The axis begins where the study does.
-  panel.series[0].x.push_back(0);
   return panel;
 }
 
-std::vector<ChartSeries> LevelsOf(const StudyTrials& trials, const std::optional<Config>& defaults, const Unit& unit) {
-  std::vector<ChartSeries> levels;
-  const auto add = [&](const std::string& name, double ns) {
-    if (ns > 0) levels.push_back({Kind::kLevel, name + " " + FormatDuration(ns), {}, {ns / unit.ns}, {}, {}});
-  };
-  const v1::Study& study = trials.study;
-  const double baseline_ns = study.baseline().measurement().median_ns();
-  const bool is_default_baseline = !study.baseline().config().values().empty();
-  double default_ns = is_default_baseline ? baseline_ns : 0;
-  if (default_ns == 0 && defaults.has_value()) {
-    for (const uint32_t at : trials.history.measured()) {
-      if (trials.history.ConfigOf(at) == *defaults) {
-        default_ns = trials.history[at].objective_ns;
-        break;
-      }
-    }
-  }
-  add("default config", default_ns);
-  if (!is_default_baseline) {
-    const std::string& label = study.best().baseline_label();
-    add(label.empty() ? "baseline" : "baseline: " + label, baseline_ns);
-  }
-  add("roofline floor", study.floor_ns());
-  return levels;
-}
-
-std::string SummaryOf(const StudyTrials& trials) {
-  const StudyHistory& history = trials.history;
-  const std::string all = FormatCount(static_cast<int64_t>(history.size()));
-  if (!history.best().has_value()) return all + " trials, none with a time";
-  const Evaluation& best = history[*history.best()];
+std::string SummaryOf(const v1::GetStudyChartResponse& by_evaluations, const v1::GetStudyChartResponse& by_seconds) {
+  const std::string all = FormatCount(by_evaluations.coverage().read());
+  const auto evaluations = NumbersIn<double>(by_evaluations.best_x());
+  const auto seconds = NumbersIn<double>(by_seconds.best_x());
+  if (evaluations.empty() || seconds.empty()) return all + " trials, none with a time";
   std::string text =
-      fmt::format("best of the search {} by trial {}, evaluation {} of {}, after {}", FormatDuration(best.objective_ns),
-                  best.ordinal, FormatCount(static_cast<int64_t>(*history.best()) + 1), all,
-                  FormatDuration(static_cast<double>(std::max<int64_t>(0, best.ended_ms - trials.start_ms)) * 1e6));
-  if (trials.final_ns > 0) text += fmt::format("; in the final {}", FormatDuration(trials.final_ns));
-  if (trials.is_cut) text += "; later trials are left out";
+      fmt::format("best of the search {} by trial {}, evaluation {} of {}, after {}",
+                  FormatDuration(NumbersIn<double>(by_evaluations.best_ns()).back()),
+                  NumbersIn<int64_t>(by_evaluations.best_ordinals()).back(),
+                  FormatCount(static_cast<int64_t>(evaluations.back())), all, FormatDuration(seconds.back() * 1e9));
+  for (const v1::ChartLevel& level : by_evaluations.levels()) {
+    if (level.label() == "final") text += fmt::format("; in the final {}", FormatDuration(level.time_ns()));
+  }
+  if (by_evaluations.coverage().is_cut()) text += "; later trials are left out";
   return text;
 }
 
 }  // namespace
 
-Chart StudyChart(const v1::Job& job, const StudyTrials& trials, const std::optional<Config>& defaults) {
-  const StudyHistory& history = trials.history;
-  double fastest = 0, slowest = 0;
-  for (const uint32_t at : history.measured()) {
-    const double ns = history[at].objective_ns;
-    fastest = fastest == 0 ? ns : std::min(fastest, ns);
-    slowest = std::max(slowest, ns);
+absl::StatusOr<Chart> FetchStudyChart(Connection* connection, const v1::Job& job, const v1::Study& study) {
+  ASSIGN_OR_RETURN(v1::GetStudyChartResponse by_evaluations,
+                   Fetch(connection, study, v1::CHART_AXIS_EVALUATIONS, /*is_log=*/true));
+  const double fastest = by_evaluations.y_min_ns();
+  const bool is_log = fastest > 0 && by_evaluations.y_max_ns() >= kLogFrom * fastest;
+  if (!is_log) {
+    ASSIGN_OR_RETURN(by_evaluations, Fetch(connection, study, v1::CHART_AXIS_EVALUATIONS, is_log));
   }
+  ASSIGN_OR_RETURN(const v1::GetStudyChartResponse by_seconds,
+                   Fetch(connection, study, v1::CHART_AXIS_SECONDS, is_log));
   const Unit unit = UnitFor(fastest);
-  // Places by the number of evaluations that have ended; the last once more, for where the curve ends.
-  Place evaluations, times;
-  for (size_t ended = 0; ended <= history.size(); ++ended) {
-    const int64_t at_ms = ended == 0 ? trials.start_ms : history[ended - 1].ended_ms;
-    evaluations.push_back(static_cast<double>(ended));
-    times.push_back(static_cast<double>(std::max<int64_t>(0, at_ms - trials.start_ms)) * 1e6);
-  }
-  const Unit time_unit = UnitFor(times.back());
-  for (double& time : times) time /= time_unit.ns;
-  const std::vector<ChartSeries> levels = LevelsOf(trials, defaults, unit);
+  const Unit time_unit = UnitFor(by_seconds.x_max() * 1e9);
   Chart chart;
-  chart.title = fmt::format("job {}: {}  {}  on  {}", JobNumber(job.name()), job.kernel_name(),
-                            trials.study.problem().key(), trials.study.device_class_name());
-  chart.subtitle = SummaryOf(trials);
-  chart.y = {fmt::format("median time of a trial ({})", unit.name), fastest > 0 && slowest >= kLogFrom * fastest};
-  chart.panels.push_back(PanelOf(trials, levels, unit, "evaluations", evaluations));
-  chart.panels.push_back(
-      PanelOf(trials, levels, unit, fmt::format("time since the start ({})", time_unit.name), times));
+  chart.title = fmt::format("job {}: {}  {}  on  {}", JobNumber(job.name()), job.kernel_name(), study.problem().key(),
+                            study.device_class_name());
+  chart.subtitle = SummaryOf(by_evaluations, by_seconds);
+  chart.y = {fmt::format("median time of a trial ({})", unit.name), is_log};
+  chart.panels.push_back(PanelOf(by_evaluations, is_log, "evaluations", 1, unit.ns));
+  chart.panels.push_back(PanelOf(by_seconds, is_log, fmt::format("time since the start ({})", time_unit.name),
+                                 time_unit.ns / 1e9, unit.ns));
   return chart;
 }
 

@@ -7,106 +7,14 @@
 
 #include "client/cli/options/problem_options.h"
 #include "client/cli/studies/progress.h"
-#include "server/analysis/convergence.h"
-#include "server/analysis/importance.h"
-#include "server/analysis/value_effects.h"
 #include "server/base/format.h"
-#include "server/definition/value_proto.h"
 
 namespace tunefarm::cli {
 namespace {
 
 constexpr size_t kTextColumns = 80;
-constexpr double kConvergenceShares[] = {0.10, 0.05, 0.01};
 // Of a study's reasons, those that the table shows.
 constexpr int kReasonsShown = 10;
-
-v1::Config ToProtoConfig(const Config& config) {
-  v1::Config proto;
-  for (const auto& [name, value] : config) (*proto.mutable_values())[name] = definition::ToProto(value);
-  return proto;
-}
-
-void AddConvergence(const StudyTrials& trials, v1::StudyAnalysis* analysis) {
-  const StudyHistory& history = trials.history;
-  if (history.best().has_value()) {
-    const Evaluation& best = history[*history.best()];
-    analysis->mutable_best()->set_median_ns(best.objective_ns);
-    analysis->mutable_best()->set_ordinal(best.ordinal);
-    *analysis->mutable_best()->mutable_config() = ToProtoConfig(history.ConfigOf(*history.best()));
-  }
-  for (const Convergence& found : ConvergenceOf(history, kConvergenceShares)) {
-    v1::ConvergenceStep* step = analysis->add_convergence();
-    step->set_within(found.within);
-    step->set_evaluations(found.step.evaluation);
-    step->set_seconds(static_cast<double>(std::max<int64_t>(0, found.step.ended_ms - trials.start_ms)) / 1e3);
-  }
-}
-
-void AddOutcomes(const StudyTrials& trials, v1::StudyAnalysis* analysis) {
-  if (const auto& measured = trials.history.measured(); !measured.empty()) {
-    v1::OutcomeReason* ok = analysis->add_outcomes();
-    ok->set_outcome(v1::OUTCOME_OK);
-    ok->set_count(static_cast<int64_t>(measured.size()));
-    int64_t first = trials.history[measured[0]].ordinal;
-    for (const uint32_t at : measured) first = std::min(first, trials.history[at].ordinal);
-    ok->set_example_ordinal(first);
-  }
-  for (const OutcomeReasons::Row& row : trials.reasons.Rows()) {
-    v1::OutcomeReason* reason = analysis->add_outcomes();
-    reason->set_outcome(static_cast<v1::Outcome>(row.outcome));
-    reason->set_reason(row.reason);
-    reason->set_count(row.count);
-    reason->set_example_ordinal(row.example_ordinal);
-  }
-}
-
-void AddImportance(const StudyHistory& history, uint64_t seed, v1::StudyAnalysis* analysis) {
-  ImportanceOptions options;
-  options.seed = seed;
-  const Importance importance = ImportanceOf(history, options);
-  v1::ParameterImportance* out = analysis->mutable_importance();
-  out->set_unusable_because(importance.unusable_because);
-  out->set_rows(static_cast<int64_t>(importance.rows));
-  out->set_rows_of(static_cast<int64_t>(importance.rows_of));
-  out->set_r_squared(importance.r_squared);
-  for (const ParameterImportance& one : importance.parameters) {
-    v1::ParameterShare* share = out->add_parameters();
-    share->set_parameter(history.parameter_name(one.parameter));
-    share->set_alone(one.alone);
-    share->set_total(one.total);
-  }
-  for (const PairImportance& one : importance.pairs) {
-    v1::PairShare* pair = out->add_pairs();
-    pair->set_first(history.parameter_name(one.first));
-    pair->set_second(history.parameter_name(one.second));
-    pair->set_share(one.share);
-  }
-}
-
-void AddParameters(const StudyHistory& history, const std::vector<size_t>& order, v1::StudyAnalysis* analysis) {
-  const std::vector<ParameterEffect> effects = EffectsOf(history);
-  for (const size_t p : order) {
-    v1::ParameterEffect* out = analysis->add_parameters();
-    out->set_parameter(history.parameter_name(p));
-    for (size_t v = 0; v < effects[p].values.size(); ++v) {
-      const ValueEffect& effect = effects[p].values[v];
-      v1::ValueEffect* value = out->add_values();
-      *value->mutable_value() = definition::ToProto(history.values(p)[v]);
-      value->set_measured(effect.measured);
-      value->set_failed(effect.failed);
-      value->set_best_ns(effect.best_ns);
-      value->set_good_ns(effect.good_ns);
-    }
-  }
-  const TopShare top = TopShareOf(history);
-  analysis->mutable_top()->set_count(static_cast<int64_t>(top.count));
-  for (size_t p = 0; p < history.parameter_count(); ++p) {
-    if (!top.shared[p].has_value()) continue;
-    (*analysis->mutable_top()->mutable_shared()->mutable_values())[history.parameter_name(p)] =
-        definition::ToProto(history.values(p)[*top.shared[p]]);
-  }
-}
 
 std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
@@ -227,20 +135,6 @@ std::string ParametersText(const v1::StudyAnalysis& analysis) {
 }
 
 }  // namespace
-
-v1::StudyAnalysis Analyze(const StudyTrials& trials, const std::optional<v1::Kernel>& kernel, uint64_t seed) {
-  v1::StudyAnalysis analysis;
-  analysis.set_study(trials.study.name());
-  analysis.set_problem_key(trials.study.problem().key());
-  analysis.set_device_class_name(trials.study.device_class_name());
-  analysis.set_evaluations(static_cast<int64_t>(trials.history.size()));
-  analysis.set_measured(static_cast<int64_t>(trials.history.measured().size()));
-  AddConvergence(trials, &analysis);
-  AddOutcomes(trials, &analysis);
-  AddImportance(trials.history, seed, &analysis);
-  AddParameters(trials.history, ParametersInOrder(kernel, trials.history), &analysis);
-  return analysis;
-}
 
 std::string AnalysisText(const v1::StudyAnalysis& analysis) {
   std::string text =

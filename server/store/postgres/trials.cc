@@ -104,6 +104,14 @@ class PostgresTrials final : public Facet<SharedTrials> {
     if (ordinals.empty()) return Results();
     return sql.ReadAll(ReadResult, TUNEFARM_PG_RESULT "t.ordinal = ANY($2)", study_id, ordinals);
   }
+  absl::StatusOr<std::vector<TrialRow>> ReadTrialsAt(Sql& sql, int64_t study_id,
+                                                     const std::vector<int64_t>& ordinals) override {
+    if (ordinals.empty()) return std::vector<TrialRow>();
+    return sql.ReadAll(ReadTrial,
+                       "SELECT " TUNEFARM_TRIAL_COLUMNS
+                       " FROM trial_result t WHERE t.study_id = $1 AND t.ordinal = ANY($2)",
+                       study_id, ordinals);
+  }
   absl::StatusOr<int64_t> NextOrdinal(Sql& sql, int64_t study_id) override {
     ASSIGN_OR_RETURN(const std::optional<int64_t> next,
                      sql.ReadOne(Sql::ReadInt, "SELECT next_ordinal FROM study_now WHERE study_id = $1", study_id));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "server/store/page_token.h"
 #include "server/store/read_rows.h"
 
 namespace tunefarm {
@@ -107,6 +108,29 @@ absl::StatusOr<std::vector<ResultRow>> SharedTrials::SampleResults(const ResultQ
     for (auto& [ordinal, row] : results) rows.push_back(std::move(row));
     return rows;
   });
+}
+
+absl::StatusOr<std::vector<TrialColumns>> SharedTrials::ReadColumns(int64_t study_id, int64_t from_ordinal,
+                                                                    int rows_max) {
+  const auto read = [](const SqlRow& row) {
+    return TrialColumns{
+        row.Int(0),  static_cast<int>(row.Int(1)), static_cast<int>(row.Int(2)), row.Bytes(3), row.Real(4), row.Int(5),
+        row.Bytes(6)};
+  };
+  return backend_->Read([&](Sql& sql) {
+    return sql.ReadAll(read,
+                       "SELECT t.ordinal, t.outcome, t.purpose, t.config, t.median_ns, t.ended_at_ms, CASE WHEN "
+                       "t.outcome <> 1 OR t.ordinal < $4 THEN t.detail END FROM trial_result t WHERE t.study_id = $1 "
+                       "AND t.ordinal >= $2 ORDER BY t.ordinal LIMIT $3",
+                       study_id, from_ordinal, int64_t{rows_max}, kDetailedOrdinals);
+  });
+}
+
+absl::StatusOr<std::vector<TrialRow>> SharedTrials::ReadTrials(int64_t study_id, const std::vector<int64_t>& ordinals) {
+  if (ordinals.size() > static_cast<size_t>(kPageSizeMax)) {
+    return InvalidArgument("{} trials are asked for at once, {} are the most", ordinals.size(), kPageSizeMax);
+  }
+  return backend_->ReadSnapshot([&](Sql& sql) { return ReadTrialsAt(sql, study_id, ordinals); });
 }
 
 }  // namespace tunefarm

@@ -15,6 +15,8 @@ class SharedTrials : public SharedFacet<TrialStore> {
   absl::StatusOr<TrialRow> GetTrial(int64_t job_id, int study_number, int64_t ordinal) override;
   absl::StatusOr<std::vector<OutcomeCountRow>> CountOutcomes(int64_t job_id) override;
   absl::StatusOr<std::vector<ResultRow>> SampleResults(const ResultQuery& query) override;
+  absl::StatusOr<std::vector<TrialColumns>> ReadColumns(int64_t study_id, int64_t from_ordinal, int rows_max) override;
+  absl::StatusOr<std::vector<TrialRow>> ReadTrials(int64_t study_id, const std::vector<int64_t>& ordinals) override;
 
  protected:
   using Results = std::vector<ResultRow>;
@@ -28,6 +30,8 @@ class SharedTrials : public SharedFacet<TrialStore> {
   virtual absl::StatusOr<Results> ReadFastest(Sql& sql, int64_t study_id, int64_t limit) = 0;
   virtual absl::StatusOr<Results> ReadNewest(Sql& sql, int64_t study_id, int outcome, int64_t limit) = 0;
   virtual absl::StatusOr<Results> ReadAt(Sql& sql, int64_t study_id, const std::vector<int64_t>& ordinals) = 0;
+  virtual absl::StatusOr<std::vector<TrialRow>> ReadTrialsAt(Sql& sql, int64_t study_id,
+                                                             const std::vector<int64_t>& ordinals) = 0;
   // 0 if there is no such study.
   virtual absl::StatusOr<int64_t> NextOrdinal(Sql& sql, int64_t study_id) = 0;
 };

@@ -116,6 +116,13 @@ class SqliteTrials final : public Facet<SharedTrials> {
     }
     return results;
   }
+  absl::StatusOr<std::vector<TrialRow>> ReadTrialsAt(Sql& sql, int64_t study_id,
+                                                     const std::vector<int64_t>& ordinals) override {
+    return sql.ReadAll(ReadTrial,
+                       "SELECT " TUNEFARM_TRIAL_COLUMNS
+                       " FROM json_each($2) o CROSS JOIN trial_result t WHERE t.study_id = $1 AND t.ordinal = o.value",
+                       study_id, JsonList(ordinals));
+  }
   absl::StatusOr<int64_t> NextOrdinal(Sql& sql, int64_t study_id) override {
     ASSIGN_OR_RETURN(const std::optional<int64_t> next,
                      sql.ReadOne(Sql::ReadInt, "SELECT next_ordinal FROM study WHERE study_id = $1", study_id));

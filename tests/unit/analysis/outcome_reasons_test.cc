@@ -15,38 +15,29 @@ TEST(OutcomeReasons, NumbersAndLaterLinesDoNotTellReasonsApart) {
   EXPECT_EQ(cut.substr(cut.size() - 3), "...");
 }
 
-TEST(OutcomeReasons, CountsMostFrequentFirstWithTheFirstExample) {
+TEST(OutcomeReasons, EachReasonOfEachOutcomeHasItsNumber) {
   OutcomeReasons reasons;
-  reasons.Add(1, "", 5);
-  reasons.Add(12, "y[7] is 3", 4);
-  reasons.Add(12, "y[9] is 1", 2);
-  reasons.Add(12, "z is wrong", 3);
-  reasons.Add(10, "y[9] is 1", 9);
-  reasons.Add(12, "y[1] is 2", 8);
-  const auto rows = reasons.Rows();
-  ASSERT_EQ(rows.size(), 4u);
-  EXPECT_EQ(rows[0].outcome, 12);
-  EXPECT_EQ(rows[0].reason, "y[#] is #");
-  EXPECT_EQ(rows[0].count, 3);
-  EXPECT_EQ(rows[0].example_ordinal, 2);
-  EXPECT_EQ(rows[1].example_ordinal, 3);
-  EXPECT_EQ(rows[2].outcome, 1);
-  EXPECT_EQ(rows[3].outcome, 10);
+  EXPECT_EQ(reasons.NumberOf(12, "y[7] is 3"), 0);
+  EXPECT_EQ(reasons.NumberOf(12, "z is wrong"), 1);
+  EXPECT_EQ(reasons.NumberOf(10, "y[9] is 1"), 2);
+  EXPECT_EQ(reasons.NumberOf(12, "y[9] is 1"), 0);
+  ASSERT_EQ(reasons.reasons().size(), 3u);
+  EXPECT_EQ(reasons.reasons()[2].outcome, 10);
+  EXPECT_EQ(reasons.reasons()[2].text, "y[#] is #");
 }
 
 TEST(OutcomeReasons, ManyDifferentReasonsAreBounded) {
   OutcomeReasons reasons;
+  int others = 0;
   for (int i = 0; i < 5000; ++i) {
     std::string word;
     for (int n = i + 1; n > 0; n /= 26) word += static_cast<char>('a' + n % 26);
-    reasons.Add(12, "unlike " + word, i);
+    if (reasons.reasons()[reasons.NumberOf(12, "unlike " + word)].text == "others") ++others;
   }
-  const auto rows = reasons.Rows();
-  EXPECT_LE(rows.size(), OutcomeReasons::kReasonsMax + 1);
-  EXPECT_EQ(rows[0].reason, "others");
-  int64_t all = 0;
-  for (const auto& row : rows) all += row.count;
-  EXPECT_EQ(all, 5000);
+  EXPECT_EQ(reasons.reasons().size(), OutcomeReasons::kReasonsMax + 1);
+  EXPECT_EQ(others, 5000 - static_cast<int>(OutcomeReasons::kReasonsMax));
+  EXPECT_EQ(reasons.reasons()[reasons.NumberOf(10, "one more")].text, "others");
+  EXPECT_EQ(reasons.reasons().back().outcome, 10);
 }
 
 }  // namespace

@@ -2,30 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/analysis/trials.h"
+
 namespace tunefarm {
 namespace {
 
 // 20 x 2 x 3 configs; the time is 100 a, halved where b is true; c does nothing, c = 3 always fails.
-StudyHistory Example() {
-  StudyHistory history;
+StudyColumns Example() {
+  StudyColumns columns;
   int64_t ordinal = 0;
   for (int64_t a = 1; a <= 20; ++a) {
     for (const bool b : {false, true}) {
       for (int64_t c = 1; c <= 3; ++c) {
-        const std::optional<double> time =
-            c == 3 ? std::nullopt : std::optional<double>(100.0 * static_cast<double>(a) / (b ? 2 : 1));
-        EXPECT_TRUE(history.Add(ordinal, ordinal, 1, Config({{"A", a}, {"B", b}, {"C", c}, {"D", "one"}}), time).ok());
+        const double time = c == 3 ? 0 : 100.0 * static_cast<double>(a) / (b ? 2 : 1);
+        EXPECT_TRUE(AddTrial(&columns, ordinal, Config({{"A", a}, {"B", b}, {"C", c}, {"D", "one"}}), time).ok());
         ++ordinal;
       }
     }
   }
-  history.Settle();
-  return history;
+  columns.Settle();
+  return columns;
 }
 
 TEST(ValueEffects, FastestTenthOfEachValue) {
-  const StudyHistory history = Example();
-  const std::vector<ParameterEffect> effects = EffectsOf(history);
+  const StudyColumns columns = Example();
+  const std::vector<ParameterEffect> effects = EffectsOf(Selection(columns));
   ASSERT_EQ(effects.size(), 4u);
   EXPECT_EQ(effects[0].best_value, 0u);  // A = 1
   EXPECT_EQ(effects[0].values[0].measured, 4);
@@ -43,7 +44,8 @@ TEST(ValueEffects, FastestTenthOfEachValue) {
 }
 
 TEST(ValueEffects, WhatTheFastestShare) {
-  const TopShare share = TopShareOf(Example());
+  const StudyColumns columns = Example();
+  const TopShare share = TopShareOf(Selection(columns));
   EXPECT_EQ(share.count, 5u);  // 50 50 100 100 100 100: A differs, one of the slower two has no B
   EXPECT_FALSE(share.shared[0].has_value());
   EXPECT_FALSE(share.shared[2].has_value());
@@ -51,22 +53,23 @@ TEST(ValueEffects, WhatTheFastestShare) {
 }
 
 TEST(ValueEffects, WhatAHundredthShares) {
-  StudyHistory history;
+  StudyColumns columns;
   for (int64_t i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(history.Add(i, i, 1, Config({{"A", i % 10}, {"B", i % 7}}), i % 10 == 4 ? 10.0 : 20.0 + i).ok());
+    const double time = i % 10 == 4 ? 10.0 : 20.0 + static_cast<double>(i);
+    ASSERT_TRUE(AddTrial(&columns, i, Config({{"A", i % 10}, {"B", i % 7}}), time).ok());
   }
-  history.Settle();
-  const TopShare share = TopShareOf(history);
+  columns.Settle();
+  const TopShare share = TopShareOf(Selection(columns));
   EXPECT_EQ(share.count, 10u);
   EXPECT_EQ(share.shared[0], 4);
   EXPECT_FALSE(share.shared[1].has_value());
 }
 
 TEST(ValueEffects, FewConfigsSayNothing) {
-  StudyHistory history;
-  for (int64_t i = 0; i < 19; ++i) ASSERT_TRUE(history.Add(i, i, 1, Config({{"A", i % 2}}), 10.0).ok());
-  history.Settle();
-  EXPECT_EQ(TopShareOf(history).count, 0u);
+  StudyColumns columns;
+  for (int64_t i = 0; i < 19; ++i) ASSERT_TRUE(AddTrial(&columns, i, Config({{"A", i % 2}}), 10.0).ok());
+  columns.Settle();
+  EXPECT_EQ(TopShareOf(Selection(columns)).count, 0u);
 }
 
 }  // namespace

@@ -159,6 +159,7 @@ class RpcServerTest : public testing::Test {
             .packages = &plane_->package_api(),
             .data_files = &plane_->data_file_api(),
             .tuning = &plane_->tuning_api(),
+            .studies = &plane_->study_api(),
             .lookup = &plane_->lookup_api(),
             .catalog = &plane_->catalog_api(),
             .farm = &plane_->farm_api(),
