@@ -1,6 +1,0 @@
-#include "client/cli/output.cc"
-#include "client/cli/python_process.cc"
-#include "client/cli/session.cc"
-#include "client/cli/space_text.cc"
-#include "client/cli/bests/best_binary.cc"
-#include "client/cli/bests/best_rows.cc"
