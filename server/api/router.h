@@ -18,6 +18,7 @@
 #include "server/api/call.h"
 #include "server/api/call_limits.h"
 #include "server/api/wire_scan.h"
+#include "server/base/check.h"
 #include "server/base/clock.h"
 #include "server/base/status.h"
 #include "server/base/work_limit.h"
@@ -153,7 +154,7 @@ class Router {
  private:
   void Put(std::unique_ptr<Route> route) {
     std::string call = route->call;
-    routes_.insert_or_assign(std::move(call), std::move(route));
+    TUNEFARM_CHECK(routes_.emplace(std::move(call), std::move(route)).second);  // each call has one answer
   }
 
   std::map<std::string, std::unique_ptr<Route>, std::less<>> routes_;

@@ -129,6 +129,7 @@ absl::Status ControlDaemon::Listen() {
                .packages = &plane_->package_api(),
                .data_files = &plane_->data_file_api(),
                .tuning = &plane_->tuning_api(),
+               .studies = &plane_->study_api(),
                .lookup = &plane_->lookup_api(),
                .catalog = &plane_->catalog_api(),
                .farm = &plane_->farm_api(),

@@ -12,14 +12,14 @@ constexpr size_t kQuotedMax = 100;
 
 std::string Quoted(const std::string& value) { return value.substr(0, kQuotedMax); }
 
-// "farm-1" of "Farm-1:7072", "::1" of "[::1]:7072".
+// "farm-1" of "Farm-1:7072", "::1" of "[::1]:7072"; empty: none.
 std::string NameOf(const std::string& host_header) {
-  std::string name;
-  if (!host_header.empty() && host_header[0] == '[') {
-    name = host_header.substr(1, host_header.find(']') - 1);
-  } else {
-    name = host_header.substr(0, host_header.find(':'));
-  }
+  const bool has_bracket = !host_header.empty() && host_header[0] == '[';
+  const size_t end = has_bracket ? host_header.find(']') : std::min(host_header.find(':'), host_header.size());
+  if (end == std::string::npos) return "";
+  const std::string port = host_header.substr(end + (has_bracket ? 1 : 0));
+  if (!port.empty() && (port[0] != ':' || port.find_first_not_of("0123456789", 1) != std::string::npos)) return "";
+  std::string name = has_bracket ? host_header.substr(1, end - 1) : host_header.substr(0, end);
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name;

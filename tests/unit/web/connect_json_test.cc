@@ -62,6 +62,9 @@ TEST(ConnectJsonTest, WhatIsWrongIsNamed) {
        {"", "{", "{}}", "\xff", R"({"job": {"priority": "x"}})", R"({"job": {"priority": 1e99}})"}) {
     EXPECT_THAT(error(wrong), HasSubstr("is no CreateJobRequest in JSON")) << wrong;
   }
+  // Half a surrogate pair: JSON, and no text.
+  const absl::StatusOr<std::string> half = JsonToWire(*v1::GetJobRequest::descriptor(), R"({"name": "\udc00"})");
+  EXPECT_TRUE(!half.ok() || !v1::GetJobRequest().ParseFromString(*half));
   // Deeper than any message.
   error(R"({"job": )" + std::string(10'000, '['));
 }

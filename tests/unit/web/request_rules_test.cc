@@ -51,8 +51,9 @@ TEST(RequestRulesTest, ThePageAndScriptsPass) {
 }
 
 TEST(RequestRulesTest, OtherNamesAreRefused) {
-  for (const char* const host : {"", "evil.example", "evil.example:7072", "127.0.0.1.evil.example", "[::1", "[", "::1",
-                                 "127.0.0.2", "localhost.", "127.0.0.1, evil.example", "0.0.0.0"}) {
+  for (const char* const host : {"", "evil.example", "evil.example:7072", "127.0.0.1.evil.example", "[::1", "[",
+                                 "[::1]evil.example", "127.0.0.1:1, evil.example", "localhost:x", "::1", "127.0.0.2",
+                                 "localhost.", "127.0.0.1, evil.example", "0.0.0.0"}) {
     EXPECT_EQ(RefusalWith("host", host), "403 HOST_REFUSED") << host;
   }
 }
