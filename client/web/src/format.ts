@@ -8,7 +8,10 @@ export function int(value: string | number | undefined): number {
 
 // Making a format takes long; using one does not.
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const significant = Array.from({ length: 6 }, (_, i) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: i + 1 }));
+const significant = Array.from(
+  { length: 6 },
+  (_, i) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: i + 1 }),
+);
 
 // Three significant digits, without an exponent, thousands grouped.
 export function number(value: number, digits = 3): string {
