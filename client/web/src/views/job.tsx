@@ -17,7 +17,16 @@ import {
   ratio,
   spread,
 } from "../format";
-import { baselineOf, bestOf, failedShare, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
+import {
+  baselineOf,
+  bestOf,
+  failedShare,
+  hasEnded,
+  JobActions,
+  ProgressBar,
+  StateWord,
+  useAnnouncedState,
+} from "../jobs";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { Breakable, CopyButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
@@ -41,6 +50,7 @@ export function JobView({ params }: ViewProps) {
     hasEnded,
   );
   const job = polled.data;
+  useAnnouncedState(job);
   if (!job) return polled.error ? <ErrorLine error={polled.error} /> : <Loading />;
   const medianOf = (study: Study) => bestOf(study).measurement?.medianNs;
   const mark = (study: string, isOn: boolean) =>

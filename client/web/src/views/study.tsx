@@ -13,7 +13,7 @@ import { asApiError, call } from "../api";
 import type { ViewProps } from "../app";
 import { configCpp, configJson, defineOptions, runCommand } from "../commands";
 import { byteRate, configText, count, enumText, flopRate, int, nanoseconds, percent, ratio, spread } from "../format";
-import { bestOf, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
+import { bestOf, hasEnded, JobActions, ProgressBar, StateWord, useAnnouncedState } from "../jobs";
 import { useKey } from "../keys";
 import { usePoll } from "../poll";
 import { href, navigate, setQuery } from "../route";
@@ -34,7 +34,7 @@ import { Outcomes } from "../study/outcomes";
 import { type GridNumber, PairGrid } from "../study/pair_grid";
 import { Parameters } from "../study/parameters";
 import { Trials } from "../study/trials";
-import { announce, Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
+import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
 
 // Charts of more trials are asked for less often.
 const MANY_TRIALS = 100_000;
@@ -275,13 +275,7 @@ export function StudyView({ params, query }: ViewProps) {
   );
   const job = polledJob.data;
   const study = job?.studies?.find((each) => each.name === name);
-  const state = job?.state;
-  const stateBefore = useRef(state);
-  useEffect(() => {
-    if (stateBefore.current && state && state !== stateBefore.current)
-      announce(`The job is ${enumText(state, "JOB_STATE_")} now.`);
-    stateBefore.current = state;
-  }, [state]);
+  useAnnouncedState(job);
 
   const polledChart = usePoll(
     `chart ${name} ${filterText} ${isTime} ${isLog}`,
