@@ -106,12 +106,15 @@ export function JobView({ params }: ViewProps) {
               ),
             },
             { name: "device class", cell: (study) => study.deviceClassName },
-            { name: "median", isNumber: true, cell: (study) => nanoseconds(medianOf(study)) },
             {
-              name: "spread",
+              name: "median",
               isNumber: true,
-              cell: (study) => spread(bestOf(study).measurement),
-              title: "half of the 95 % interval of the median",
+              title: "with half of its 95 % interval",
+              cell: (study) => (
+                <>
+                  {nanoseconds(medianOf(study))} <span class="muted">{spread(bestOf(study).measurement)}</span>
+                </>
+              ),
             },
             { name: "gain", isNumber: true, cell: (study) => <Gain study={study} />, title: "over the baseline" },
             { name: "arithmetic", isNumber: true, cell: (study) => flopRate(study.flops, medianOf(study)) },

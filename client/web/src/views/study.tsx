@@ -41,12 +41,17 @@ const MANY_TRIALS = 100_000;
 const COLUMNS = 600;
 const ROWS = 160;
 
+// All of it is read that ever will be, as of now.
+function isRead(coverage: StudyCoverage | undefined): boolean {
+  return (coverage?.isCut ?? false) || int(coverage?.read) >= int(coverage?.stored);
+}
+
 function isSettled(coverage: StudyCoverage | undefined): boolean {
-  return !(coverage?.isOpen ?? false) && int(coverage?.read) >= int(coverage?.stored);
+  return coverage !== undefined && !coverage.isOpen && isRead(coverage);
 }
 
 function pollMs(coverage: StudyCoverage | undefined): number {
-  return int(coverage?.read) >= int(coverage?.stored) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
+  return isRead(coverage) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
 }
 
 function Header(props: {
@@ -182,7 +187,8 @@ function FilterBar(props: {
       {c && (
         <span class="muted">
           {chips.length ? `${count(c.matching)} of ${count(c.read)} trials` : `${count(c.read)} trials`}
-          {int(c.read) < int(c.stored) && ` read of ${count(c.stored)} …`}
+          {int(c.read) < int(c.stored) &&
+            (c.isCut ? ` of ${count(c.stored)}: more are not kept in memory` : ` read of ${count(c.stored)} …`)}
         </span>
       )}
       {problem && (
@@ -213,6 +219,7 @@ function Space(props: { space: SpaceSize }) {
           { name: "removed", isNumber: true, cell: (rule) => about + count(rule.removed) },
           {
             name: "rule",
+            isText: true,
             cell: (rule) => (
               <>
                 {rule.reason && <div>{rule.reason}</div>}
