@@ -6,16 +6,18 @@ export function int(value: string | number | undefined): number {
   return Number(value ?? 0);
 }
 
+// Making a format takes long; using one does not.
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const significant = Array.from({ length: 6 }, (_, i) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: i + 1 }));
+
 // Three significant digits, without an exponent, thousands grouped.
 export function number(value: number, digits = 3): string {
   if (!Number.isFinite(value)) return "–";
-  return value.toLocaleString("en-US", {
-    maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1))),
-  });
+  return Math.abs(value) >= 10 ** digits ? whole.format(value) : significant[digits - 1]!.format(value);
 }
 
 export function count(value: string | number | undefined): string {
-  return int(value).toLocaleString("en-US");
+  return whole.format(int(value));
 }
 
 function scaled(value: number, step: number, units: string[]): string {

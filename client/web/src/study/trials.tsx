@@ -149,10 +149,11 @@ export function Trials(props: {
     csv: (t) => valueText(t.config?.values?.[name]),
   });
   const { parameters, varied } = props;
+  const shownInText = new Set(varied);
   const variedText = (trial: Trial) =>
     configText({
       values: Object.fromEntries(
-        Object.entries(trial.config?.values ?? {}).filter(([name]) => varied.length === 0 || varied.includes(name)),
+        Object.entries(trial.config?.values ?? {}).filter(([name]) => shownInText.size === 0 || shownInText.has(name)),
       ),
     });
   const configField: Field = {
