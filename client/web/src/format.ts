@@ -133,8 +133,13 @@ export function valueOfKey(key: string): Value {
   }
 }
 
+// The entries of a map by name: JSON has those of the same map in another order each time.
+export function byName<T>(map: { [key: string]: T } | undefined): [string, T][] {
+  return Object.entries(map ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
 export function configText(config: Config | undefined, separator = " "): string {
-  return Object.entries(config?.values ?? {})
+  return byName(config?.values)
     .map(([name, value]) => `${name}=${valueText(value)}`)
     .join(separator);
 }
