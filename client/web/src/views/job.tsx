@@ -137,7 +137,11 @@ export function JobView({ params }: ViewProps) {
             {
               name: "config",
               isText: true,
-              cell: (study) => <span class="mono config">{configText(bestOf(study).config)}</span>,
+              cell: (study) => (
+                <span class="mono config" title={configText(bestOf(study).config)}>
+                  {configText(bestOf(study).config)}
+                </span>
+              ),
             },
             {
               name: "ended because",
