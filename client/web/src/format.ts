@@ -8,7 +8,10 @@ export function int(value: string | number | undefined): number {
 
 // Making a format takes long; using one does not.
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const significant = Array.from({ length: 6 }, (_, i) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: i + 1 }));
+const significant = Array.from(
+  { length: 6 },
+  (_, i) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: i + 1 }),
+);
 
 // Three significant digits, without an exponent, thousands grouped.
 export function number(value: number, digits = 3): string {
@@ -130,8 +133,13 @@ export function valueOfKey(key: string): Value {
   }
 }
 
+// The entries of a map by name: JSON has those of the same map in another order each time.
+export function byName<T>(map: { [key: string]: T } | undefined): [string, T][] {
+  return Object.entries(map ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
 export function configText(config: Config | undefined, separator = " "): string {
-  return Object.entries(config?.values ?? {})
+  return byName(config?.values)
     .map(([name, value]) => `${name}=${valueText(value)}`)
     .join(separator);
 }

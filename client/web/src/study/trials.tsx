@@ -2,7 +2,18 @@
 import type { ListTrialsResponse, Trial, TrialFilter } from "api";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { bytes, configText, count, duration, int, nanoseconds, outcomeText, spread, valueText } from "../format";
+import {
+  byName,
+  bytes,
+  configText,
+  count,
+  duration,
+  int,
+  nanoseconds,
+  outcomeText,
+  spread,
+  valueText,
+} from "../format";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { ActionButton, Button, Choice, type Column, ErrorLine, Loading, Outcome, Panel, Table, Time } from "../ui";
@@ -153,7 +164,7 @@ export function Trials(props: {
   const variedText = (trial: Trial) =>
     configText({
       values: Object.fromEntries(
-        Object.entries(trial.config?.values ?? {}).filter(([name]) => shownInText.size === 0 || shownInText.has(name)),
+        byName(trial.config?.values).filter(([name]) => shownInText.size === 0 || shownInText.has(name)),
       ),
     });
   const configField: Field = {
