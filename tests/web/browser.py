@@ -222,9 +222,10 @@ class Browser:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(taken["data"]))
 
-    def overflow(self):
-        """By how many pixels the page is wider than its window."""
-        return self.driver.execute_script("const e = document.documentElement; return e.scrollWidth - e.clientWidth")
+    def wait_fits(self):
+        """Waits until the page is not wider than its window, which takes some frames after a resize."""
+        wider = "const e = document.documentElement; return e.scrollWidth - e.clientWidth"
+        wait_until(lambda: self.driver.execute_script(wider) <= 0, "a page that is as wide as its window", 60)
 
     def faint_texts(self):
         return self.driver.execute_script(FAINT)
@@ -257,7 +258,7 @@ class PageTest(unittest.TestCase):
     logged in. Job 1: matmul_host, job 2: faulty_host. After each test the page must have been clean."""
 
     FLAGS = ()
-    ROLES = ("--role", "admin")
+    ROLES = ("--role", "lookup,submit,admin")
 
     @classmethod
     def setUpClass(cls):
