@@ -42,7 +42,11 @@ const views: View[] = [
   { pattern: "", title: () => "Farm", component: Farm },
   { pattern: "jobs", title: () => "Jobs", component: Jobs },
   { pattern: "jobs/:job", title: ({ job }) => `Job ${job}`, component: JobView },
-  { pattern: "jobs/:job/studies/:study", title: ({ job, study }) => `Job ${job}, study ${study}`, component: StudyView },
+  {
+    pattern: "jobs/:job/studies/:study",
+    title: ({ job, study }) => `Job ${job}, study ${study}`,
+    component: StudyView,
+  },
   {
     pattern: "jobs/:job/studies/:study/trials/:trial",
     title: ({ job, study, trial }) => `Trial ${job}/${study}/${trial}`,
@@ -123,7 +127,9 @@ function App() {
       .catch((caught: unknown) => setLoginError(asApiError(caught)));
   }, [key, isBuying]);
 
-  const found = views.map((view) => ({ view, params: matchPath(view.pattern, route.path) })).find((each) => each.params);
+  const found = views
+    .map((view) => ({ view, params: matchPath(view.pattern, route.path) }))
+    .find((each) => each.params);
   const title = found?.params ? found.view.title(found.params) : "";
   useEffect(() => {
     document.title = title ? `${title} – tunefarm` : "tunefarm";

@@ -1,13 +1,13 @@
 // Commands and texts that the page offers to copy.
 import type { Config, Job, Problem, Value } from "api";
-import { valueText } from "./format";
+import { byName, valueText } from "./format";
 
 export function shellQuoted(text: string): string {
   return /^[\w.,:=+/@%-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function entries(values: Record<string, Value> | undefined): [string, string][] {
-  return Object.entries(values ?? {}).map(([name, value]) => [name, valueText(value)]);
+  return byName(values).map(([name, value]) => [name, valueText(value)]);
 }
 
 function macroText(value: Value): string {
@@ -16,7 +16,7 @@ function macroText(value: Value): string {
 
 // The options of a compiler that set what the worker sets: bools as 0 and 1, a string also as NAME_string.
 export function defineOptions(config: Config | undefined): string {
-  return Object.entries(config?.values ?? {})
+  return byName(config?.values)
     .flatMap(([name, value]) => [
       `-D${name}=${macroText(value)}`,
       ...(value.stringValue === undefined ? [] : [`-D${name}_${value.stringValue.replace(/[^A-Za-z0-9_]/g, "_")}=1`]),
@@ -26,7 +26,7 @@ export function defineOptions(config: Config | undefined): string {
 }
 
 export function configJson(config: Config | undefined): string {
-  const plain = Object.entries(config?.values ?? {}).map(([name, value]) => [
+  const plain = byName(config?.values).map(([name, value]) => [
     name,
     value.intValue !== undefined
       ? Number(value.intValue)
@@ -36,7 +36,7 @@ export function configJson(config: Config | undefined): string {
 }
 
 export function configCpp(config: Config | undefined): string {
-  return Object.entries(config?.values ?? {})
+  return byName(config?.values)
     .map(([name, value]) => {
       if (value.intValue !== undefined) return `inline constexpr long long ${name} = ${value.intValue};`;
       if (value.doubleValue !== undefined) return `inline constexpr double ${name} = ${value.doubleValue};`;
@@ -91,7 +91,7 @@ export function tuneCommands(job: Job): string[] {
   for (const [name, value] of entries(problem?.pinned)) add("--pin", `${name}=${value}`);
   for (const seed of problem?.inputSeeds ?? []) add("--input-seed", seed);
   add("--strategy", job.strategy?.strategyName);
-  for (const [name, value] of Object.entries(job.strategy?.options ?? {})) add("--strategy-option", `${name}=${value}`);
+  for (const [name, value] of byName(job.strategy?.options)) add("--strategy-option", `${name}=${value}`);
   if (job.strategy?.seed !== "1") add("--seed", job.strategy?.seed);
   add("--max-trials", job.budget?.maxTrials);
   if (Number(job.budget?.maxSeconds ?? 0)) add("--max-time", `${job.budget?.maxSeconds}s`);

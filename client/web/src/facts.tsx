@@ -52,7 +52,7 @@ export function AsTable(props: { children: () => ComponentChildren }) {
   const [isOpen, setOpen] = useState(false);
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>as a table</summary>
+      <summary>As a table</summary>
       {isOpen && props.children()}
     </details>
   );

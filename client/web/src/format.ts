@@ -6,16 +6,21 @@ export function int(value: string | number | undefined): number {
   return Number(value ?? 0);
 }
 
+// Making a format takes long; using one does not.
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const significant = Array.from(
+  { length: 6 },
+  (_, i) => new Intl.NumberFormat("en-US", { maximumSignificantDigits: i + 1 }),
+);
+
 // Three significant digits, without an exponent, thousands grouped.
 export function number(value: number, digits = 3): string {
   if (!Number.isFinite(value)) return "–";
-  return value.toLocaleString("en-US", {
-    maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(Math.abs(value) + 1))),
-  });
+  return Math.abs(value) >= 10 ** digits ? whole.format(value) : significant[digits - 1]!.format(value);
 }
 
 export function count(value: string | number | undefined): string {
-  return int(value).toLocaleString("en-US");
+  return whole.format(int(value));
 }
 
 function scaled(value: number, step: number, units: string[]): string {
@@ -128,8 +133,13 @@ export function valueOfKey(key: string): Value {
   }
 }
 
+// The entries of a map by name: JSON has those of the same map in another order each time.
+export function byName<T>(map: { [key: string]: T } | undefined): [string, T][] {
+  return Object.entries(map ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
 export function configText(config: Config | undefined, separator = " "): string {
-  return Object.entries(config?.values ?? {})
+  return byName(config?.values)
     .map(([name, value]) => `${name}=${valueText(value)}`)
     .join(separator);
 }

@@ -1,10 +1,11 @@
 // What several views say of jobs and studies.
 import type { Device, Job, JobState, Progress, Study } from "api";
+import { useEffect, useRef } from "preact/hooks";
 import { call, caller, has } from "./api";
 import { count, duration, enumText, int, percent, ratio } from "./format";
 import { href, navigate } from "./route";
 import { useShared } from "./shared";
-import { ActionButton, Share } from "./ui";
+import { ActionButton, announce, Share } from "./ui";
 
 export function hasEnded(job: Job | undefined): boolean {
   return (
@@ -33,6 +34,18 @@ export function StateWord(props: { job: Job }) {
       <span aria-hidden="true">{sign}</span> {enumText(props.job.state, "JOB_STATE_")}
     </span>
   );
+}
+
+// Changes of the job's state are read out.
+export function useAnnouncedState(job: Job | undefined): void {
+  const state = job?.state;
+  const before = useRef(state);
+  useEffect(() => {
+    if (before.current && state && state !== before.current) {
+      announce(`Job ${jobNumber(job?.name)} is ${enumText(state, "JOB_STATE_")} now.`);
+    }
+    before.current = state;
+  }, [state]);
 }
 
 export function total(progress: Progress | undefined): string {

@@ -12,7 +12,9 @@ export function setKeysOn(isOn: boolean): void {
 const handlers = new Map<string, { current: () => void }[]>();
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName))
+  );
 }
 
 document.addEventListener("keydown", (event) => {

@@ -1,7 +1,7 @@
 // Names of the API, and configs and problems in one line.
 import type { Config, Problem, Value } from "api";
 import { shellQuoted } from "./commands";
-import { valueText } from "./format";
+import { byName, valueText } from "./format";
 
 // "jobs/12/studies/1/trials/17" has the parts 12, 1, 17; those that are missing are empty.
 export function partsOfName(name: string | undefined): { job: string; study: string; trial: string } {
@@ -13,10 +13,6 @@ export function partsOfName(name: string | undefined): { job: string; study: str
 export function shortName(name: string | undefined): string {
   const { job, study, trial } = partsOfName(name);
   return [job, study, trial].filter(Boolean).join("/");
-}
-
-export function byName<T>(values: { [key: string]: T } | undefined): [string, T][] {
-  return Object.entries(values ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 function settings(values: { [key: string]: Value } | undefined, prefix: string): string[] {

@@ -3,6 +3,7 @@ import type { Config, Measurement } from "api";
 import { configCpp, configJson, defineOptions } from "./commands";
 import { type Fact, Facts, Warning } from "./facts";
 import {
+  byName,
   byteRate,
   count,
   enumText,
@@ -16,7 +17,6 @@ import {
   valueText,
 } from "./format";
 import { useKey } from "./keys";
-import { byName } from "./names";
 import { SamplePlot } from "./sample_plot";
 import { copy, CopyButton, Panel } from "./ui";
 

@@ -127,15 +127,19 @@ function densityImage(d: Decoded): HTMLCanvasElement {
   if (!context) return canvas;
   const image = context.createImageData(d.columns, d.rows);
   const [red, green, blue] = rgb(colour("--accent"));
-  const pixels = new DataView(image.data.buffer);
-  const most = d.density.reduce((a, b) => Math.max(a, b), 1);
-  for (let row = 0; row < d.rows; row++)
-    for (let column = 0; column < d.columns; column++) {
-      const n = d.density[row * d.columns + column] ?? 0;
-      if (n === 0) continue;
-      const to = ((d.rows - 1 - row) * d.columns + column) * 4; // the lowest times are at the bottom
-      pixels.setUint32(to, (red << 24) | (green << 16) | (blue << 8) | (70 + (185 * n) / most));
-    }
+  let most = 1;
+  for (const n of d.density) if (n > most) most = n;
+  // A pixel as one number: red, green, blue and alpha in the order of bytes.
+  const pixels = new Uint32Array(image.data.buffer);
+  const colourOf = Uint32Array.from({ length: most + 1 }, (_, n) =>
+    n === 0 ? 0 : red | (green << 8) | (blue << 16) | ((70 + (185 * n) / most) << 24),
+  );
+  // The lowest times are at the bottom.
+  for (let row = 0; row < d.rows; row++) {
+    const from = row * d.columns;
+    const to = (d.rows - 1 - row) * d.columns;
+    for (let column = 0; column < d.columns; column++) pixels[to + column] = colourOf[d.density[from + column]!]!;
+  }
   context.putImageData(image, 0, 0);
   return canvas;
 }

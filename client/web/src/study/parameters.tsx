@@ -74,7 +74,9 @@ function Effect(props: Props & { effect: ParameterEffect; best: number; good: nu
               <span class="bar-failed" style={height(failedShare(value))} />
             </span>
             <span class="value-text">{valueText(value.value)}</span>
-            <span class="value-ratio">{value.goodNs ? ratio(value.goodNs / good) : "failed"}</span>
+            <span class="value-ratio">
+              {value.goodNs ? ratio(value.goodNs / good) : int(value.failed) ? "failed" : "–"}
+            </span>
           </button>
         ))}
         {!isWhole && values.length > VALUES_FIRST && (

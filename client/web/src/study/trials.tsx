@@ -2,7 +2,7 @@
 import type { ListTrialsResponse, Trial, TrialFilter } from "api";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { bytes, configText, count, duration, int, nanoseconds, outcomeText, spread, valueText } from "../format";
+import { byName, bytes, configText, count, duration, int, nanoseconds, outcomeText, spread, valueText } from "../format";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { ActionButton, Button, Choice, type Column, ErrorLine, Loading, Outcome, Panel, Table, Time } from "../ui";
@@ -149,10 +149,11 @@ export function Trials(props: {
     csv: (t) => valueText(t.config?.values?.[name]),
   });
   const { parameters, varied } = props;
+  const shownInText = new Set(varied);
   const variedText = (trial: Trial) =>
     configText({
       values: Object.fromEntries(
-        Object.entries(trial.config?.values ?? {}).filter(([name]) => varied.length === 0 || varied.includes(name)),
+        byName(trial.config?.values).filter(([name]) => shownInText.size === 0 || shownInText.has(name)),
       ),
     });
   const configField: Field = {

@@ -17,7 +17,16 @@ import {
   ratio,
   spread,
 } from "../format";
-import { baselineOf, bestOf, failedShare, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
+import {
+  baselineOf,
+  bestOf,
+  failedShare,
+  hasEnded,
+  JobActions,
+  ProgressBar,
+  StateWord,
+  useAnnouncedState,
+} from "../jobs";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { Breakable, CopyButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
@@ -41,6 +50,7 @@ export function JobView({ params }: ViewProps) {
     hasEnded,
   );
   const job = polled.data;
+  useAnnouncedState(job);
   if (!job) return polled.error ? <ErrorLine error={polled.error} /> : <Loading />;
   const medianOf = (study: Study) => bestOf(study).measurement?.medianNs;
   const mark = (study: string, isOn: boolean) =>
@@ -96,12 +106,15 @@ export function JobView({ params }: ViewProps) {
               ),
             },
             { name: "device class", cell: (study) => study.deviceClassName },
-            { name: "median", isNumber: true, cell: (study) => nanoseconds(medianOf(study)) },
             {
-              name: "spread",
+              name: "median",
               isNumber: true,
-              cell: (study) => spread(bestOf(study).measurement),
-              title: "half of the 95 % interval of the median",
+              title: "with half of its 95 % interval",
+              cell: (study) => (
+                <>
+                  {nanoseconds(medianOf(study))} <span class="muted">{spread(bestOf(study).measurement)}</span>
+                </>
+              ),
             },
             { name: "gain", isNumber: true, cell: (study) => <Gain study={study} />, title: "over the baseline" },
             { name: "arithmetic", isNumber: true, cell: (study) => flopRate(study.flops, medianOf(study)) },

@@ -22,11 +22,11 @@ export function Login(props: { error: ApiError | undefined }) {
   const [error, setError] = useState(props.error);
   const [isBusy, setBusy] = useState(false);
   const isOver = useShared(hasEnded);
-  const logIn = async (with_: string) => {
+  const logIn = async (bearer: string) => {
     setBusy(true);
     setError(undefined);
     try {
-      await createSession("", with_);
+      await createSession("", bearer);
     } catch (caught) {
       setError(asApiError(caught));
       setBusy(false);

@@ -12,7 +12,7 @@ import { href, setQuery } from "../route";
 import { useShared } from "../shared";
 import { announce, Button, Dialog, ErrorLine, Loading, Table, Time } from "../ui";
 
-const PAGE = 200;
+const PAGE = 100;
 const MOST_PROBLEMS = 256; // of a job
 
 function keyOf(miss: Miss): string {

@@ -13,7 +13,7 @@ import { asApiError, call } from "../api";
 import type { ViewProps } from "../app";
 import { configCpp, configJson, defineOptions, runCommand } from "../commands";
 import { byteRate, configText, count, enumText, flopRate, int, nanoseconds, percent, ratio, spread } from "../format";
-import { bestOf, hasEnded, JobActions, ProgressBar, StateWord } from "../jobs";
+import { bestOf, hasEnded, JobActions, ProgressBar, StateWord, useAnnouncedState } from "../jobs";
 import { useKey } from "../keys";
 import { usePoll } from "../poll";
 import { href, navigate, setQuery } from "../route";
@@ -34,19 +34,24 @@ import { Outcomes } from "../study/outcomes";
 import { type GridNumber, PairGrid } from "../study/pair_grid";
 import { Parameters } from "../study/parameters";
 import { Trials } from "../study/trials";
-import { announce, Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
+import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
 
 // Charts of more trials are asked for less often.
 const MANY_TRIALS = 100_000;
 const COLUMNS = 600;
 const ROWS = 160;
 
+// All of it is read that ever will be, as of now.
+function isRead(coverage: StudyCoverage | undefined): boolean {
+  return (coverage?.isCut ?? false) || int(coverage?.read) >= int(coverage?.stored);
+}
+
 function isSettled(coverage: StudyCoverage | undefined): boolean {
-  return !(coverage?.isOpen ?? false) && int(coverage?.read) >= int(coverage?.stored);
+  return coverage !== undefined && !coverage.isOpen && isRead(coverage);
 }
 
 function pollMs(coverage: StudyCoverage | undefined): number {
-  return int(coverage?.read) >= int(coverage?.stored) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
+  return isRead(coverage) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
 }
 
 function Header(props: {
@@ -182,7 +187,8 @@ function FilterBar(props: {
       {c && (
         <span class="muted">
           {chips.length ? `${count(c.matching)} of ${count(c.read)} trials` : `${count(c.read)} trials`}
-          {int(c.read) < int(c.stored) && ` read of ${count(c.stored)} …`}
+          {int(c.read) < int(c.stored) &&
+            (c.isCut ? ` of ${count(c.stored)}: more are not kept in memory` : ` read of ${count(c.stored)} …`)}
         </span>
       )}
       {problem && (
@@ -213,6 +219,7 @@ function Space(props: { space: SpaceSize }) {
           { name: "removed", isNumber: true, cell: (rule) => about + count(rule.removed) },
           {
             name: "rule",
+            isText: true,
             cell: (rule) => (
               <>
                 {rule.reason && <div>{rule.reason}</div>}
@@ -275,13 +282,7 @@ export function StudyView({ params, query }: ViewProps) {
   );
   const job = polledJob.data;
   const study = job?.studies?.find((each) => each.name === name);
-  const state = job?.state;
-  const stateBefore = useRef(state);
-  useEffect(() => {
-    if (stateBefore.current && state && state !== stateBefore.current)
-      announce(`The job is ${enumText(state, "JOB_STATE_")} now.`);
-    stateBefore.current = state;
-  }, [state]);
+  useAnnouncedState(job);
 
   const polledChart = usePoll(
     `chart ${name} ${filterText} ${isTime} ${isLog}`,
