@@ -93,6 +93,7 @@ class Views(PageTest):
                     self.assertEqual(self.browser.find("alert"), [], self.browser.text())
                     self.assertEqual(len(self.browser.find("h1")), 1)
                 self.assertEqual(self.browser.nameless(), [])
+                self.assertNotRegex(self.browser.text(), r"\bNaN\b|\bundefined\b|\bInfinity\b|\[object")
                 self.assertIn("tunefarm", self.browser.driver.title)
 
     def test_each_view_fits_and_can_be_read(self):
