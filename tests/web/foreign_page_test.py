@@ -49,8 +49,8 @@ class ForeignPage(unittest.TestCase):
     def state(self):
         return self.farm.json("jobs", "show", 1)["state"]
 
-    def tried(self, method, **options):
-        return self.browser.driver.execute_async_script(CALL, f"{self.daemon}/api/tunefarm.v1.TuningService/{method}", options)
+    def tried(self, call, **options):
+        return self.browser.driver.execute_async_script(CALL, f"{self.daemon}/api/tunefarm.v1.TuningService/{call}", options)
 
     def test_a_foreign_page_can_do_nothing(self):
         self.browser.driver.get(self.foreign)
@@ -62,8 +62,8 @@ class ForeignPage(unittest.TestCase):
             self.assertTrue(self.tried("GetJob", **options).startswith("refused: "), options)
             self.assertTrue(self.tried("CancelJob", **options).startswith("refused: "), options)
         # What a page may send without asking first, and whose answer it cannot read.
-        for method in ("CancelJob", "DeleteJob"):
-            self.assertEqual(self.tried(method, mode="no-cors", **plain), "opaque 0 ")
+        for call in ("CancelJob", "DeleteJob"):
+            self.assertRegex(self.tried(call, mode="no-cors", **plain), "^(opaque 0 $|refused: )")
         self.assertEqual(self.state(), "JOB_STATE_PAUSED")
 
     def test_a_form_of_a_foreign_page_changes_nothing(self):

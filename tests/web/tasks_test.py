@@ -36,9 +36,9 @@ class Tasks(PageTest):
         crash = wait_until(lambda: browser.find("row", re.compile("RUN_CRASH"), outcomes), "the crashes")[0]
         self.assertIn("crashed", crash.text)
         browser.click("button", "In common", below=crash)
-        browser.wait_for("table", "What RUN_CRASH has in common")
-        browser.wait_for("row", re.compile("FAULT=segfault"))
-        self.assertEqual(browser.find("row", re.compile("FAULT=none")), [])
+        common = browser.wait_for("table", "What RUN_CRASH has in common")
+        browser.wait_for("row", re.compile("FAULT=segfault"), common)
+        self.assertEqual(browser.find("row", re.compile("FAULT=none"), common), [])
 
     def test_what_should_be_tuned_next(self):
         browser = self.browser
@@ -50,7 +50,7 @@ class Tasks(PageTest):
         browser.click("button", "Tune", below=dialog)
         job = browser.wait_for("link", re.compile(r"^job \d+$"), below=dialog).text.split()[1]
         self.addCleanup(self.farm.cli, "jobs", "cancel", job, check=False)
-        self.assertEqual(self.farm.json("jobs", "show", job)["problems"][0]["key"], "K=64,M=64,N=96")
+        self.assertEqual(self.farm.json("jobs", "show", job)["problems"][0]["dims"], {"K": 64, "M": 64, "N": 96})
 
     def test_stop_the_job_that_hogs_the_device(self):
         job = self.submit("matmul_host")

@@ -23,16 +23,54 @@ VIEWS = {
     "kernels": ("#/kernels", r"(?s)faulty_host.*matmul_host"),
     "kernel": ("#/kernels/matmul_host", r"TILE_M"),
     "devices": ("#/devices", r"(?s)READY.*Agents"),
+    "long_names_job": ("#/jobs/3", r"a_kernel_with_a_name"),
+    "long_names_study": ("#/jobs/3/studies/1", r"(?s)PARAMETER_WITH_A_LONG_NAME.*1 to \d+ of"),
+    "long_names_trial": ("#/jobs/3/studies/1/trials/0", r"PARAMETER_WITH_A_LONG_NAME_63"),
+    "all_failed_study": ("#/jobs/4/studies/1", r"(?s)No config has been measured.*WRONG_RESULT"),
     "no_view": ("#/no/such/view", r"There is no such view"),
     "no_job": ("#/jobs/12345", r"12345"),
 }
+# Of a daemon that has done nothing yet.
+EMPTY = {
+    "farm": ("#/", r"No job runs"),
+    "jobs": ("#/jobs", r"(?i)no job"),
+    "catalog": ("#/catalog", r"(?i)no best config"),
+    "misses": ("#/misses", r"(?i)nothing|no |every look-up"),
+    "kernels": ("#/kernels", r"(?i)no kernel|no stored kernel|none"),
+    "devices": ("#/devices", r"READY"),
+}
 NARROW, USUAL, WIDE = 360, 1280, 2560
+
+PARAMETERS = "".join(f'parameters {{ name: "PARAMETER_WITH_A_LONG_NAME_{i}" values: [{"1, 2, 3" if i < 8 else "1"}] }}\n' for i in range(64))
+# {}: name, parameters, what is added to each result.
+DEFINITION = """
+display_name: "{}"
+language: HOST_CXX
+sources {{ path: "kernel.cc" }}
+dims {{ name: "N" default_value: 256 }}
+{}
+arguments {{ name: "y" buffer {{ data_type: F32 length: "N" access: OUT }} }}
+arguments {{ name: "n" scalar {{ data_type: I32 value: "N" }} }}
+launches {{ kernel {{ entry: "tried" arguments: ["y", "n"] }} }}
+reference {{ steps {{ kernel {{ entry: "right" arguments: ["y", "n"] }} }} }}
+"""
+SOURCE = """
+extern "C" void tried(float* y, int n) {{ for (int i = 0; i < n; ++i) y[i] = i + {}; }}
+extern "C" void right(float* y, int n) {{ for (int i = 0; i < n; ++i) y[i] = i; }}
+"""
 
 
 class Views(PageTest):
     @classmethod
     def fill(cls):
         super().fill()
+        for name, parameters, error in (("a_kernel_with_a_name_that_is_as_long_as_a_name_of_a_kernel_may_be", PARAMETERS, 0),
+                                        ("wrong", 'parameters { name: "X" values: [1, 2, 3] }', 1)):
+            folder = cls.farm.directory / name
+            folder.mkdir()
+            (folder / "kernel.pbtxt").write_text(DEFINITION.format(name[:63], parameters))
+            (folder / "kernel.cc").write_text(SOURCE.format(error))
+            cls.farm.cli("tune", folder, "--policy", "fast", "--max-trials", "12", "--strategy", "random", check=not error)
         cls.failed = next(t["name"].rsplit("/", 1)[1] for t in cls.farm.trials(2) if t["outcome"] == "OUTCOME_COMPILE_ERROR")
 
     def setUp(self):
@@ -55,6 +93,7 @@ class Views(PageTest):
                     self.assertEqual(self.browser.find("alert"), [], self.browser.text())
                     self.assertEqual(len(self.browser.find("h1")), 1)
                 self.assertEqual(self.browser.nameless(), [])
+                self.assertNotRegex(self.browser.text(), r"\bNaN\b|\bundefined\b|\bInfinity\b|\[object")
                 self.assertIn("tunefarm", self.browser.driver.title)
 
     def test_each_view_fits_and_can_be_read(self):
@@ -68,12 +107,11 @@ class Views(PageTest):
                 for width in (NARROW, USUAL, WIDE):
                     with self.subTest(view=name, scheme=scheme, width=width):
                         self.browser.resize(width)
-                        self.browser.drawn()
+                        self.browser.wait_fits()
                         self.browser.screenshot(SCREENSHOTS / f"{name}_{width}_{scheme}.png")
-                        self.assertLessEqual(self.browser.overflow(), 0)
             with self.subTest(view=name, zoom=2):
                 self.browser.resize(USUAL // 2, 450, 2)
-                self.assertLessEqual(self.browser.overflow(), 0)
+                self.browser.wait_fits()
             self.browser.resize(USUAL)
             self.browser.color_scheme("light")
 
@@ -173,6 +211,14 @@ class Login(PageTest):
             browser.wait_text("READY")
             self.assertEqual(browser.find("button", "Quarantine"), [])
             browser.assert_clean()
+
+    def test_views_with_nothing_to_show_say_so(self):
+        for name, (fragment, pattern) in EMPTY.items():
+            with self.subTest(view=name):
+                self.browser.view(fragment)
+                self.browser.wait_text(pattern)
+                self.assertEqual(self.browser.find("alert"), [])
+                self.browser.screenshot(SCREENSHOTS / f"empty_{name}.png")
 
     def test_log_out_forgets(self):
         with Browser() as browser:

@@ -206,7 +206,7 @@ function Space(props: { space: SpaceSize }) {
   return (
     <Panel title="Space">
       <p>
-        {count(space.cartesian)} points → {about}
+        {space.cartesian} points → {about}
         {count(space.valid)} valid
       </p>
       <Table
