@@ -54,8 +54,8 @@ struct WireScanOptions {
 };
 
 // At least the bytes that the message takes when it is parsed into an arena, and at most some times as many. Reads the
-// `size` bytes of `input`, from its begin. InvalidArgument (MESSAGE_INVALID) for what is no message or nests too deeply,
-// (NUMBER_INVALID) for a number that is none; ResourceExhausted (MESSAGE_TOO_LARGE) above parsed_bytes_max.
+// `size` bytes of `input`, from its begin. InvalidArgument (MESSAGE_INVALID) for what is no message or nests too
+// deeply, (NUMBER_INVALID) for a number that is none; ResourceExhausted (MESSAGE_TOO_LARGE) above parsed_bytes_max.
 absl::StatusOr<size_t> ScanMessage(const WireShape& shape, google::protobuf::io::CodedInputStream* input, int size,
                                    const WireScanOptions& options);
 

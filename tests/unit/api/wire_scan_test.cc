@@ -244,8 +244,12 @@ TEST(WireScanTest, NumbersThatAreNoneAreNamed) {
 TEST(WireScanTest, NothingReachesBeyondTheMessageThatItIsIn) {
   // In CreateJobRequest: `job` (1) of 2 bytes, in it `uid` (2), `problems` (5) or `agent_losses_max` (26), which reach
   // into what follows the job, a request_id (3).
-  const std::string after("\x1a\x04" "abcd", 6);
-  for (const std::string& within : {std::string("\x12\x03", 2), std::string("\x2a\x02", 2), std::string("\xd0\x01", 2)}) {
+  const std::string after(
+      "\x1a\x04"
+      "abcd",
+      6);
+  for (const std::string& within :
+       {std::string("\x12\x03", 2), std::string("\x2a\x02", 2), std::string("\xd0\x01", 2)}) {
     EXPECT_EQ(ReasonOf(Scan(v1::CreateJobRequest(), std::string("\x0a\x02", 2) + within + after).status()),
               "MESSAGE_INVALID");
   }
