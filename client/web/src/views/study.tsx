@@ -38,6 +38,8 @@ import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading,
 
 // Charts of more trials are asked for less often.
 const MANY_TRIALS = 100_000;
+// SpaceSize.valid that stands for this many and more.
+const VALID_MAX = "9223372036854775807";
 const COLUMNS = 600;
 const ROWS = 160;
 
@@ -207,7 +209,7 @@ function Space(props: { space: SpaceSize }) {
     <Panel title="Space">
       <p>
         {count(space.cartesian)} points → {about}
-        {count(space.valid)} valid
+        {space.valid === VALID_MAX ? "2⁶³ or more" : count(space.valid)} valid
       </p>
       <Table
         caption="What the rules removed"
