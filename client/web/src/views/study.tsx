@@ -204,12 +204,12 @@ function FilterBar(props: {
 
 function Space(props: { space: SpaceSize }) {
   const { space } = props;
-  const about = space.approximate ? "≈" : "";
+  const about = space.valid === VALID_MAX ? "at least " : space.approximate ? "≈" : "";
   return (
     <Panel title="Space">
       <p>
-        {count(space.cartesian)} points → {about}
-        {space.valid === VALID_MAX ? "2⁶³ or more" : count(space.valid)} valid
+        {space.cartesian} points → {about}
+        {count(space.valid)} valid
       </p>
       <Table
         caption="What the rules removed"
@@ -218,7 +218,7 @@ function Space(props: { space: SpaceSize }) {
         rowKey={(rule) => rule.rule ?? ""}
         empty="No rule removed a point."
         columns={[
-          { name: "removed", isNumber: true, cell: (rule) => about + count(rule.removed) },
+          { name: "removed", isNumber: true, cell: (rule) => (space.approximate ? "≈" : "") + count(rule.removed) },
           {
             name: "rule",
             isText: true,
