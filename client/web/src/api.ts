@@ -27,6 +27,9 @@ export const isOutdated = new Shared(false);
 // The daemon did not know the session or token any more that calls were made with.
 export const hasEnded = new Shared(false);
 
+// A connection that was cut without a word does not hold a view up for ever.
+const CALL_LIMIT_MS = 60_000;
+
 let revision = "";
 
 export function setSecret(value: string): void {
@@ -72,13 +75,14 @@ export async function call<M extends Method>(
 ): Promise<ResponseOf<M>> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (used) headers["Authorization"] = `Bearer ${used}`;
+  const limit = AbortSignal.timeout(CALL_LIMIT_MS);
   let response: Response;
   try {
     response = await fetch(`api/${method}`, {
       method: "POST",
       headers,
       body: JSON.stringify(request),
-      signal: signal ?? null,
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
       cache: "no-store",
       credentials: "omit",
     });

@@ -1,7 +1,7 @@
 // The frame of the page: navigation, who is logged in, how fresh the view is, and the view that the address names.
 import type { ComponentType } from "preact";
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "../app.css";
 import "../views.css";
@@ -11,7 +11,7 @@ import { useKey } from "./keys";
 import { freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
-import { Announcer, Button, Empty, ErrorLine } from "./ui";
+import { announce, Announcer, Button, Empty, ErrorLine } from "./ui";
 import { Account } from "./views/account";
 import { BestView } from "./views/best";
 import { CatalogView } from "./views/catalog";
@@ -102,6 +102,19 @@ function FreshnessLine() {
   );
 }
 
+// A view, or one sentence where it fails: the rest of the page goes on.
+function Guarded(props: { view: ComponentType<ViewProps>; params: Record<string, string>; query: Query }) {
+  const [error, forget] = useErrorBoundary((caught: unknown) => console.error(caught));
+  const View = props.view;
+  if (!error) return <View params={props.params} query={props.query} />;
+  return (
+    <>
+      <ErrorLine error={asApiError(error)} />
+      <Button onClick={forget}>Show it again</Button>
+    </>
+  );
+}
+
 function App() {
   const route = useRoute();
   const key = useShared(secret);
@@ -131,16 +144,22 @@ function App() {
     .map((view) => ({ view, params: matchPath(view.pattern, route.path) }))
     .find((each) => each.params);
   const title = found?.params ? found.view.title(found.params) : "";
+  const isFirst = useRef(true);
   useEffect(() => {
     document.title = title ? `${title} – tunefarm` : "tunefarm";
     window.scrollTo(0, 0);
+    // Who cannot see that the view is another one is told, and goes on from its beginning.
+    if (!isFirst.current) {
+      announce(title);
+      document.querySelector<HTMLElement>("main")?.focus({ preventScroll: true });
+    }
+    isFirst.current = false;
   }, [title]);
 
   let content = <Login error={loginError} key={loginError?.message} />;
   if (code || isBuying) content = <Empty>Logging in …</Empty>;
   else if (key && found?.params) {
-    const Component = found.view.component;
-    content = <Component key={route.path} params={found.params} query={route.query} />;
+    content = <Guarded key={route.path} view={found.view.component} params={found.params} query={route.query} />;
   } else if (key) content = <Empty>There is no such view.</Empty>;
 
   return (

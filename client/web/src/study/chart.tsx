@@ -236,12 +236,17 @@ export function SearchChart(props: {
       context.clip();
       data.levels.forEach((level, i) => {
         const y = u.valToPos(data.scale(level.timeNs ?? 0), "y", true);
-        context.strokeStyle = colour(levelColours[i % levelColours.length]!);
-        context.lineWidth = 1.5 * ratio;
-        context.setLineDash(levelDashes[i % levelDashes.length]!.map((each) => each * ratio));
         context.beginPath();
         context.moveTo(left, y);
         context.lineTo(left + width, y);
+        // On a ground of its own, so that it is seen on a density too.
+        context.strokeStyle = colour("--back");
+        context.lineWidth = 3.5 * ratio;
+        context.setLineDash([]);
+        context.stroke();
+        context.strokeStyle = colour(levelColours[i % levelColours.length]!);
+        context.lineWidth = 1.5 * ratio;
+        context.setLineDash(levelDashes[i % levelDashes.length]!.map((each) => each * ratio));
         context.stroke();
       });
       context.setLineDash([]);

@@ -28,23 +28,34 @@ const outcomes: Outcome[] = [
   "OUTCOME_POISONED",
 ];
 
-// The filter without parts that say nothing.
+function isNumberOrAbsent(value: unknown): boolean {
+  return value === undefined || typeof value === "number";
+}
+
+// The filter without parts that say nothing, or that a link has wrong.
 function tidied(filter: TrialFilter): TrialFilter {
   const out: TrialFilter = {};
-  if (filter.outcomes?.length) out.outcomes = filter.outcomes;
-  const parameters = (filter.parameters ?? []).filter((each) => each.values?.length);
+  const wanted = Array.isArray(filter.outcomes) ? filter.outcomes.filter((each) => outcomes.includes(each)) : [];
+  if (wanted.length) out.outcomes = wanted;
+  const parameters = (Array.isArray(filter.parameters) ? filter.parameters : []).filter(
+    (each) =>
+      typeof each?.parameter === "string" &&
+      Array.isArray(each.values) &&
+      each.values.length > 0 &&
+      each.values.every((value) => value && typeof value === "object"),
+  );
   if (parameters.length) out.parameters = parameters;
   for (const [name] of rangeWords) {
-    const range = filter[name];
-    if (range && (range.min !== undefined || range.max !== undefined)) out[name] = range;
+    const { min, max } = filter[name] ?? {};
+    if (!isNumberOrAbsent(min) || !isNumberOrAbsent(max) || (min === undefined && max === undefined)) continue;
+    out[name] = filter[name]!;
   }
   return out;
 }
 
 export function readFilter(text: string | undefined): TrialFilter {
   try {
-    const parsed: unknown = JSON.parse(text || "{}");
-    return parsed && typeof parsed === "object" && !Array.isArray(parsed) ? tidied(parsed as TrialFilter) : {};
+    return tidied(JSON.parse(text || "{}") as TrialFilter);
   } catch {
     return {}; // a link that was cut
   }

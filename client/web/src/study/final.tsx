@@ -9,6 +9,8 @@ import { ErrorLine, Panel, Table } from "../ui";
 
 const WIDTH = 300;
 const HEIGHT = 22;
+// The samples of so many configs are drawn.
+const SAMPLED_MAX = 8;
 
 function Samples(props: { trial: Trial; low: number; high: number }) {
   const m = props.trial.measurement ?? {};
@@ -33,13 +35,24 @@ export function Final(props: { study: Study; isOver: boolean }) {
   const { study } = props;
   const name = study.name ?? "";
   const polled = usePoll(
-    study.state === "STUDY_STATE_SEARCHING" ? "" : `final ${name} ${props.isOver}`,
-    (signal) =>
-      call(
+    study.state === "STUDY_STATE_SEARCHING" ? "" : `final ${name} ${study.state} ${props.isOver}`,
+    async (signal) => {
+      const { trials = [] } = await call(
         "tunefarm.v1.TuningService/ListTrials",
         { parent: name, purpose: "TRIAL_PURPOSE_FINALIST", orderByTime: true, pageSize: 32 },
         signal,
-      ).then((response) => response.trials ?? []),
+      );
+      if (study.state !== "STUDY_STATE_ENDED") return trials;
+      // Lists leave the samples out.
+      const whole = trials
+        .slice(0, SAMPLED_MAX)
+        .map((trial) => call("tunefarm.v1.TuningService/GetTrial", { name: trial.name ?? "" }, signal));
+      const samples = (await Promise.all(whole)).map((response) => response.trial?.measurement?.sampleNs ?? []);
+      return trials.map((trial, i) => ({
+        ...trial,
+        measurement: { ...trial.measurement, sampleNs: samples[i] ?? [] },
+      }));
+    },
     5000,
     () => props.isOver,
   );

@@ -7,6 +7,8 @@ import { Choice, Empty, ErrorLine, Panel } from "../ui";
 
 // A table of more cells is cut: it would be no picture any more.
 const SIDE_MAX = 24;
+// The daemon makes no grid of parameters with more values.
+const VALUES_MAX = 1000;
 
 export type GridNumber = "best" | "tenth" | "failed";
 
@@ -32,7 +34,7 @@ export function PairGrid(props: {
   onCell: (first: [string, Value], second: [string, Value]) => void;
 }) {
   const names = props.effects
-    .filter((effect) => (effect.values ?? []).length > 1)
+    .filter((effect) => (effect.values ?? []).length > 1 && (effect.values ?? []).length <= VALUES_MAX)
     .map((effect) => effect.parameter ?? "");
   const likely: [string, string] = [props.pairs[0]?.first ?? names[0] ?? "", props.pairs[0]?.second ?? names[1] ?? ""];
   const [column, row] = props.pair ?? likely;

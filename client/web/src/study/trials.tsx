@@ -2,7 +2,18 @@
 import type { ListTrialsResponse, Trial, TrialFilter } from "api";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
-import { byName, bytes, configText, count, duration, int, nanoseconds, outcomeText, spread, valueText } from "../format";
+import {
+  byName,
+  bytes,
+  configText,
+  count,
+  duration,
+  int,
+  nanoseconds,
+  outcomeText,
+  spread,
+  valueText,
+} from "../format";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { ActionButton, Button, Choice, type Column, ErrorLine, Loading, Outcome, Panel, Table, Time } from "../ui";

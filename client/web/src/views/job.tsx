@@ -29,10 +29,12 @@ import {
 } from "../jobs";
 import { usePoll } from "../poll";
 import { href } from "../route";
-import { Breakable, CopyButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
+import { Breakable, Button, CopyButton, ErrorLine, Loading, Panel, Table, Time } from "../ui";
 
 // At most so many studies are compared.
 const COMPARED_MAX = 6;
+// More studies than these are shown when asked for.
+const STUDIES_FIRST = 100;
 
 function Gain(props: { study: Study }) {
   const best = bestOf(props.study).measurement?.medianNs;
@@ -43,6 +45,7 @@ function Gain(props: { study: Study }) {
 export function JobView({ params }: ViewProps) {
   const name = `jobs/${params["job"]}`;
   const [marked, setMarked] = useState<string[]>([]);
+  const [isWhole, setWhole] = useState(false);
   const polled = usePoll<Job>(
     name,
     (signal) => call("tunefarm.v1.TuningService/GetJob", { name }, signal).then((response) => response.job ?? {}),
@@ -52,6 +55,7 @@ export function JobView({ params }: ViewProps) {
   const job = polled.data;
   useAnnouncedState(job);
   if (!job) return polled.error ? <ErrorLine error={polled.error} /> : <Loading />;
+  const studies = job.studies ?? [];
   const medianOf = (study: Study) => bestOf(study).measurement?.medianNs;
   const mark = (study: string, isOn: boolean) =>
     setMarked(isOn ? [...marked, study] : marked.filter((each) => each !== study));
@@ -81,7 +85,7 @@ export function JobView({ params }: ViewProps) {
         <Table
           caption="Studies: one for each problem and class of devices"
           hidesCaption
-          rows={job.studies ?? []}
+          rows={isWhole ? studies : studies.slice(0, STUDIES_FIRST)}
           rowKey={(study) => study.name ?? ""}
           empty="The job has no study yet."
           columns={[
@@ -137,7 +141,11 @@ export function JobView({ params }: ViewProps) {
             {
               name: "config",
               isText: true,
-              cell: (study) => <span class="mono config">{configText(bestOf(study).config)}</span>,
+              cell: (study) => (
+                <span class="mono config" title={configText(bestOf(study).config)}>
+                  {configText(bestOf(study).config)}
+                </span>
+              ),
             },
             {
               name: "ended because",
@@ -151,6 +159,9 @@ export function JobView({ params }: ViewProps) {
             },
           ]}
         />
+        {!isWhole && studies.length > STUDIES_FIRST && (
+          <Button onClick={() => setWhole(true)}>Show all {studies.length} studies</Button>
+        )}
       </Panel>
       <div class="panels">
         <Panel title="Made by">
