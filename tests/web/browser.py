@@ -26,7 +26,7 @@ try:
     from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys  # noqa: F401
+    from selenium.webdriver.common.keys import Keys
 except ImportError:
     webdriver = None
 
@@ -203,6 +203,10 @@ class Browser:
             print(f"--- {role} {name!r} is missing; the page shows ---\n{self.text('body')[:4000]}")
             raise
         self.clicks += 1
+
+    def type(self, field, text):
+        """In place of what the field holds, with Enter at its end."""
+        field.send_keys(Keys.CONTROL + "a", Keys.NULL, text, Keys.ENTER)
 
     def press(self, *keys):
         self.driver.switch_to.active_element.send_keys(*keys)
