@@ -95,7 +95,8 @@ class Dev(unittest.TestCase):
             self.assertRegex(self.calls.read_text(), rf"\npackages \S+/build/release/bin kernels build/packages {card}\n$")
 
     def test_scripts_pass_shellcheck(self):
-        subprocess.run(["shellcheck", SOURCE / "dev", SOURCE / ".ci" / "run", SOURCE / "kernels" / "packages.sh", *(SOURCE / "tests" / "install").glob("*.sh"),
+        subprocess.run(["shellcheck", SOURCE / "dev", SOURCE / ".ci" / "run", SOURCE / "kernels" / "packages.sh",
+                        SOURCE / "client" / "web" / "build_page.sh", SOURCE / "tests" / "tidy" / "web_types.sh", *(SOURCE / "tests" / "install").glob("*.sh"),
                         *(SOURCE / "server" / "cmake" / "debian").glob("*/p*")], check=True)
 
 

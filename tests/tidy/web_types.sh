@@ -5,7 +5,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$1"
 if [ ! -e node_modules/typescript ]; then
-  echo "skipped: the page is not built here; npm is missing, could not fetch its packages, or TUNEFARM_WEB is OFF."
+  echo "NOT TESTED: the page is not built here; npm is missing, could not fetch its packages, or TUNEFARM_WEB is OFF."
+  [ "${TUNEFARM_REQUIRE_BROWSER:-}" != 1 ] || exit 1
   exit 77
 fi
 protoc -I "$root/proto" --descriptor_set_out=api.descriptors "$root"/proto/tunefarm/v1/*.proto

@@ -10,14 +10,11 @@ import os
 import pathlib
 import re
 import sys
-import tempfile
 import unittest
-import urllib.error
 import urllib.parse
-import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "e2e"))
-from farm import HANG_SECONDS, Farm, wait_until  # noqa: E402
+from farm import BIN, Farm, wait_until  # noqa: E402
 
 CHROMIUM = pathlib.Path("/usr/bin/chromium")
 DRIVER = pathlib.Path("/usr/bin/chromedriver")
@@ -26,11 +23,11 @@ try:
     from selenium.common.exceptions import ElementClickInterceptedException, StaleElementReferenceException
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
-    from selenium.webdriver.common.keys import Keys  # noqa: F401
+    from selenium.webdriver.common.keys import Keys
 except ImportError:
     webdriver = None
 
-SCREENSHOTS = pathlib.Path(os.environ.get("TUNEFARM_SCREENSHOTS") or tempfile.gettempdir() + "/tunefarm-screenshots")
+SCREENSHOTS = pathlib.Path(os.environ.get("TUNEFARM_SCREENSHOTS") or BIN.parent / "screenshots")
 # What `tunefarm dashboard` prints.
 LOGIN = re.compile(r"https?://\S+#login=[0-9a-f]{64}")
 
@@ -90,13 +87,9 @@ def main():
     if not reason:
         with Dashboard() as farm:
             farm.start()
-            try:
-                with urllib.request.urlopen(farm.login().split("#")[0]) as page:
-                    answer = page.read().decode()
-            except urllib.error.HTTPError as error:
-                answer = error.read().decode()
-            if "app.js" not in answer:
-                reason = f"the daemon serves no page: {answer.strip()}"
+            shown = farm.cli("dashboard", check=False)
+            if shown.returncode != 0:
+                reason = f"the daemon has no page: {shown.stderr.strip()}"
     if reason:
         print(f"NOT TESTED: {reason}", flush=True)
         sys.exit(1 if os.environ.get("TUNEFARM_REQUIRE_BROWSER") == "1" else 77)
@@ -114,7 +107,7 @@ class Dashboard(Farm):
 
 class Browser:
     """One browser with a profile of its own: `with Browser() as browser:`. Waits end when something is seen, never by time
-    alone, except that what takes HANG_SECONDS counts as hung."""
+    alone, except that what takes very long counts as hung."""
 
     def __init__(self):
         options = webdriver.ChromeOptions()
@@ -203,6 +196,10 @@ class Browser:
             print(f"--- {role} {name!r} is missing; the page shows ---\n{self.text('body')[:4000]}")
             raise
         self.clicks += 1
+
+    def type(self, field, text):
+        """In place of what the field holds, with Enter at its end."""
+        field.send_keys(Keys.CONTROL + "a", Keys.NULL, text, Keys.ENTER)
 
     def press(self, *keys):
         self.driver.switch_to.active_element.send_keys(*keys)

@@ -198,14 +198,9 @@ class Login(PageTest):
         with Browser() as browser:
             browser.expected = [r"CreateSession - .* 401"]
             browser.open(self.browser.origin)
-            field = browser.wait_for("field", re.compile("^Token"))
-            field.send_keys("tft_" + "0" * 64)
-            browser.click("button", "Log in")
+            browser.type(browser.wait_for("field", re.compile("^Token")), "tft_" + "0" * 64)
             browser.wait_for("alert")
-            field = browser.wait_for("field", re.compile("^Token"))
-            field.clear()
-            field.send_keys(self.token)
-            browser.click("button", "Log in")
+            browser.type(browser.wait_for("field", re.compile("^Token")), self.token)
             browser.wait_for("link", "Jobs")
             browser.view("#/devices")
             browser.wait_text("READY")
