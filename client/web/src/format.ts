@@ -20,7 +20,8 @@ export function number(value: number, digits = 3): string {
 }
 
 export function count(value: string | number | undefined): string {
-  return whole.format(int(value));
+  // What is no exact number of JavaScript any more is written digit by digit.
+  return whole.format(typeof value === "string" && /^\d{16,}$/.test(value) ? BigInt(value) : int(value));
 }
 
 function scaled(value: number, step: number, units: string[]): string {

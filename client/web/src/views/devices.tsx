@@ -31,7 +31,7 @@ async function load(signal: AbortSignal): Promise<Farm> {
   return farm;
 }
 
-function Quarantine(props: { device: Device; onChange: () => void }) {
+export function Quarantine(props: { device: Device; onChange: () => void }) {
   const [reason, setReason] = useState("");
   const name = props.device.name ?? "";
   if (props.device.state === "DEVICE_STATE_QUARANTINED") {
@@ -127,7 +127,7 @@ function AgentDetails(props: { agent: Agent }) {
   );
 }
 
-function Drain(props: { agent: Agent; onChange: () => void }) {
+export function Drain(props: { agent: Agent; onChange: () => void }) {
   const name = props.agent.name ?? "";
   const who = props.agent.displayName || name;
   return props.agent.draining ? (

@@ -1,5 +1,5 @@
 // The start: what runs, on what, what was found last and what is asked for in vain.
-import type { BestConfigChange, Device, GetServerInfoResponse, Job, Miss } from "api";
+import type { Agent, BestConfigChange, Device, GetServerInfoResponse, Job, Miss } from "api";
 import { call, caller, has } from "../api";
 import type { ViewProps } from "../app";
 import { bytes, count, enumText, int, nanoseconds, percent, ratio, spread } from "../format";
@@ -7,9 +7,11 @@ import { bestOf, deviceName, hasEnded, JobActions, jobNumber, ProgressBar, State
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { useShared } from "../shared";
-import { ActionButton, Breakable, ErrorLine, Loading, Panel, Table, Time } from "../ui";
+import { Breakable, ErrorLine, Loading, Panel, Table, Time } from "../ui";
+import { DeviceState, Drain, Quarantine } from "./devices";
 
 const JOBS_MAX = 20;
+const DEVICES_MAX = 50;
 // So many jobs are asked for their studies, which lists leave out.
 const DETAILS_MAX = 6;
 
@@ -106,64 +108,18 @@ function Jobs() {
   );
 }
 
-function DeviceState(props: { device: Device }) {
-  const state = enumText(props.device.state, "DEVICE_STATE_");
-  const isReady = state === "READY";
-  return (
-    <>
-      <span class={`outcome ${isReady ? "good" : "bad"}`}>
-        <span aria-hidden="true">{isReady ? "✓" : "✗"}</span> {state || "UNKNOWN"}
-      </span>
-      {props.device.stateReason && <div class={isReady ? "so-so" : "bad"}>{props.device.stateReason}</div>}
-    </>
-  );
+async function loadDevices(signal: AbortSignal) {
+  const [{ devices = [] }, { agents = [] }] = await Promise.all([
+    call("tunefarm.v1.DeviceService/ListDevices", { pageSize: DEVICES_MAX }, signal),
+    call("tunefarm.v1.FarmService/ListAgents", { pageSize: DEVICES_MAX }, signal),
+  ]);
+  const byId = new Map(agents.map((agent) => [agent.name, agent]));
+  return devices.map((device) => ({ device, agent: byId.get(`agents/${device.agentId}`) }));
 }
 
 function Devices() {
-  const who = useShared(caller);
-  const devices = usePoll(
-    "farm devices",
-    (signal) =>
-      call("tunefarm.v1.DeviceService/ListDevices", { pageSize: 100 }, signal).then(
-        (response) => response.devices ?? [],
-      ),
-    5000,
-  );
-  const isAdmin = has(who, "admin");
-  const actions = (device: Device) => (
-    <span class="buttons">
-      {device.state === "DEVICE_STATE_QUARANTINED" && (
-        <ActionButton
-          label="Release"
-          done="The device is released."
-          act={() => call("tunefarm.v1.DeviceService/ReleaseDevice", { name: device.name ?? "" }).then(devices.refresh)}
-        />
-      )}
-      {device.state === "DEVICE_STATE_READY" && (
-        <ActionButton
-          label="Quarantine"
-          done="The device is quarantined."
-          confirm={<p>{deviceName(device)} takes no work until it is released.</p>}
-          act={() =>
-            call("tunefarm.v1.FarmService/QuarantineDevice", {
-              name: device.name ?? "",
-              reason: "by the dashboard",
-            }).then(devices.refresh)
-          }
-        />
-      )}
-      {device.agentId && device.state === "DEVICE_STATE_READY" && (
-        <ActionButton
-          label="Drain agent"
-          done="The agent is drained."
-          confirm={<p>Agent {device.agent || device.agentId} is given nothing more; what it runs comes to its end.</p>}
-          act={() =>
-            call("tunefarm.v1.FarmService/DrainAgent", { name: `agents/${device.agentId}` }).then(devices.refresh)
-          }
-        />
-      )}
-    </span>
-  );
+  const isAdmin = has(useShared(caller), "admin");
+  const devices = usePoll("farm devices", loadDevices, 5000);
   return (
     <Panel title="Devices" actions={<a href={href("devices")}>all of them</a>}>
       {devices.error && <ErrorLine error={devices.error} />}
@@ -173,12 +129,33 @@ function Devices() {
           caption="Devices"
           hidesCaption
           rows={devices.data}
-          rowKey={(device) => device.name ?? ""}
+          rowKey={({ device }) => device.name ?? ""}
           empty="There is no device: no agent has registered."
           columns={[
-            { name: "device", isText: true, cell: deviceName },
-            { name: "state", isText: true, cell: (device) => <DeviceState device={device} /> },
-            ...(isAdmin ? [{ name: "", cell: actions }] : []),
+            { name: "device", isText: true, cell: ({ device }) => deviceName(device) },
+            {
+              name: "state",
+              isText: true,
+              cell: ({ device, agent }) => (
+                <>
+                  <DeviceState device={device} />
+                  {agent?.draining && <div class="so-so">▲ its agent is draining</div>}
+                </>
+              ),
+            },
+            ...(isAdmin
+              ? [
+                  {
+                    name: "",
+                    cell: ({ device, agent }: { device: Device; agent: Agent | undefined }) => (
+                      <span class="buttons">
+                        <Quarantine device={device} onChange={devices.refresh} />
+                        {agent && <Drain agent={agent} onChange={devices.refresh} />}
+                      </span>
+                    ),
+                  },
+                ]
+              : []),
           ]}
         />
       )}
@@ -229,7 +206,7 @@ function Promotions() {
                 </span>
               ),
             },
-            { name: "device", cell: ({ best }) => best?.deviceClassName },
+            { name: "device", isText: true, cell: ({ best }) => best?.deviceClassName },
             { name: "time", isNumber: true, cell: ({ best }) => nanoseconds(best?.measurement?.medianNs) },
             { name: "gain", isNumber: true, cell: gain },
             { name: "of floor", isNumber: true, cell: floor },
@@ -270,7 +247,7 @@ function Misses() {
                 </span>
               ),
             },
-            { name: "device", cell: (miss) => miss.deviceClassName },
+            { name: "device", isText: true, cell: (miss) => miss.deviceClassName },
             { name: "asked", isNumber: true, cell: (miss) => count(miss.count) },
             { name: "answered with", cell: (miss) => enumText(miss.match, "MATCH_") },
           ]}

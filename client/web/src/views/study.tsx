@@ -38,6 +38,8 @@ import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading,
 
 // Charts of more trials are asked for less often.
 const MANY_TRIALS = 100_000;
+// SpaceSize.valid that stands for this many and more.
+const VALID_MAX = "9223372036854775807";
 const COLUMNS = 600;
 const ROWS = 160;
 
@@ -202,7 +204,7 @@ function FilterBar(props: {
 
 function Space(props: { space: SpaceSize }) {
   const { space } = props;
-  const about = space.approximate ? "≈" : "";
+  const about = space.valid === VALID_MAX ? "at least " : space.approximate ? "≈" : "";
   return (
     <Panel title="Space">
       <p>
@@ -216,7 +218,7 @@ function Space(props: { space: SpaceSize }) {
         rowKey={(rule) => rule.rule ?? ""}
         empty="No rule removed a point."
         columns={[
-          { name: "removed", isNumber: true, cell: (rule) => about + count(rule.removed) },
+          { name: "removed", isNumber: true, cell: (rule) => (space.approximate ? "≈" : "") + count(rule.removed) },
           {
             name: "rule",
             isText: true,
