@@ -185,13 +185,13 @@ class Browser:
 
     def click(self, role, name=None, below=None):
         def clicked():
-            found = self.find(role, name, below)
             try:
+                found = self.find(role, name, below)
                 return bool(found) and (found[0].click() or True)
             except (StaleElementReferenceException, ElementClickInterceptedException):
                 return False  # it was drawn anew meanwhile
         try:
-            wait_until(clicked, f"a click on {role} {name!r}", 60)
+            wait_until(clicked, f"a click on {role} {name!r}")
         except AssertionError:
             print(f"--- {role} {name!r} is missing; the page shows ---\n{self.text('body')[:4000]}")
             raise
