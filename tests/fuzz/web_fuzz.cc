@@ -23,10 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   v1::CreateJobRequest message;
   // Half a surrogate pair in an escape becomes text that is no UTF-8, which the message refuses.
   if (wire.ok() && message.ParseFromString(*wire)) {
-    google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(wire->data()),
-                                                 static_cast<int>(wire->size()));
-    const absl::StatusOr<size_t> bytes =
-        ScanMessage(*WireShape::Of(v1::CreateJobRequest::descriptor()), &input, {.parsed_bytes_max = 64 << 20});
+    const int wire_size = static_cast<int>(wire->size());
+    google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(wire->data()), wire_size);
+    const absl::StatusOr<size_t> bytes = ScanMessage(*WireShape::Of(v1::CreateJobRequest::descriptor()), &input,
+                                                     wire_size, {.parsed_bytes_max = 64 << 20});
     require(bytes.ok() || !ReasonOf(bytes.status()).empty());
     const absl::StatusOr<std::string> json = ToJson(message);
     require(json.ok() && JsonToWire(*v1::CreateJobRequest::descriptor(), *json).ok());
