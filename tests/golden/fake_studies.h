@@ -18,7 +18,8 @@ namespace tunefarm::golden {
 class FakeStudies final : public v1::StudyService::Service {
   // "jobs/18/studies/2"
   static v1::Study StudyNamed(const std::string& name) {
-    for (const v1::Study& study : JobNumbered(std::stoi(name.substr(5))).studies()) {
+    const v1::Job job = JobNumbered(std::stoi(name.substr(5)));
+    for (const v1::Study& study : job.studies()) {
       if (study.name() == name) return study;
     }
     TUNEFARM_CHECK(false);

@@ -252,7 +252,8 @@ TEST_P(StoreConformance, ColumnsAndTrialsByOrdinal) {
   EXPECT_THAT(store_->trials()->ReadColumns(StudyOf(job_id, 2), 0, 10).value(), IsEmpty());
 
   std::vector<int64_t> ordinals;
-  for (const TrialRow& row : store_->trials()->GetTrials(study_id, {66, 1, 0}).value()) {
+  const auto rows = store_->trials()->GetTrials(study_id, {66, 1, 0}).value();
+  for (const TrialRow& row : rows) {
     ordinals.push_back(row.ordinal);
     EXPECT_EQ(row.study_id, study_id);
     EXPECT_EQ(row.detail, MakeTrial(row.ordinal).detail);

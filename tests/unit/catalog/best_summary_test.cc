@@ -42,7 +42,8 @@ class BestSummaryTest : public CatalogCase {
   // "kernel on class: bests/pinned/stale".
   std::vector<std::string> Counts(std::string_view kernel = "") {
     std::vector<std::string> lines;
-    for (const BestConfigSummary& one : SummarizeBests(catalog_, kernel, newest_).summaries()) {
+    const auto summarized = SummarizeBests(catalog_, kernel, newest_);
+    for (const BestConfigSummary& one : summarized.summaries()) {
       lines.push_back(one.kernel_name() + " on " + one.device_class_name() + ": " + std::to_string(one.bests()) + "/" +
                       std::to_string(one.pinned()) + "/" + std::to_string(one.stale_source()));
     }

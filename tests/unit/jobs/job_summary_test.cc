@@ -109,7 +109,8 @@ TEST_F(JobSummaryTest, IsKnownWhileTheJobRunsAndReadWithoutItsTrialsAfterwards) 
     farm_.hooked_store->instead_of(call) = nullptr;
   }
   ExpectListedAsShown(name);
-  for (const auto& study : farm_.Job(name).studies()) {
+  const tunefarm::v1::Job shown = farm_.Job(name);
+  for (const auto& study : shown.studies()) {
     EXPECT_EQ(study.default_ns(), 1310);
     EXPECT_EQ(study.progress().done(), 11);
     EXPECT_EQ(study.baseline().measurement().median_ns(), 5000);
