@@ -38,6 +38,7 @@ SessionBook::Grant SessionBook::GrantOf(const Principal& owner, Rights rights) {
   grant.principal.kind = PrincipalKind::kSession;
   grant.principal.owner = owner.kind;
   grant.principal.rights = rights;
+  grant.principal.expires_at_ms = owner.expires_at_ms;
   grant.token_digest = owner.kind == PrincipalKind::kToken ? owner.credential : "";
   return grant;
 }
@@ -120,11 +121,14 @@ absl::StatusOr<NewSession> SessionBook::Begin(Grant grant) {
   }
   NewSession made;
   made.secret = std::string(kSessionPrefix) + NewSecret();
-  grant.principal.expires_at_ms = clock_->WallMs() + kSessionLife / std::chrono::milliseconds(1);
+  const int64_t wall_ms = clock_->WallMs();
+  int64_t life_ms = kSessionLife / std::chrono::milliseconds(1);
+  if (grant.principal.expires_at_ms > 0) life_ms = std::min(life_ms, grant.principal.expires_at_ms - wall_ms);
+  grant.principal.expires_at_ms = wall_ms + life_ms;
   grant.principal.credential = DigestOf(made.secret);
   made.principal = grant.principal;
   std::string digest = grant.principal.credential;
-  sessions_.emplace(std::move(digest), Session{std::move(grant), now + kSessionLife, now});
+  sessions_.emplace(std::move(digest), Session{std::move(grant), now + std::chrono::milliseconds(life_ms), now});
   return made;
 }
 

@@ -138,6 +138,22 @@ TEST_F(SessionBookTest, ASessionEndsWithItsTokenAndByItsOwnCall) {
   EXPECT_EQ(ReasonOf(book_.Find(bought).status()), "TOKEN_REVOKED");
 }
 
+TEST_F(SessionBookTest, ASessionEndsWithItsCertificate) {
+  Principal alice = Named("tunefarm://submit/alice");
+  alice.expires_at_ms = clock_.WallMs() + 3'600'000;
+  const NewSession opened = book_.Open(alice).value();
+  const std::string code = book_.CreateCode(alice, "")->code;
+  EXPECT_EQ(opened.principal.expires_at_ms, alice.expires_at_ms);
+  clock_.Advance(std::chrono::minutes(1));
+  const std::string bought = book_.Redeem(code)->secret;
+  clock_.Advance(std::chrono::minutes(58));
+  EXPECT_TRUE(book_.Find(opened.secret).ok());
+  EXPECT_TRUE(book_.Find(bought).ok());
+  clock_.Advance(std::chrono::minutes(1));
+  EXPECT_EQ(ReasonOf(book_.Find(opened.secret).status()), "SESSION_INVALID");
+  EXPECT_EQ(ReasonOf(book_.Find(bought).status()), "SESSION_INVALID");
+}
+
 TEST_F(SessionBookTest, ThereAreOnlySoMany) {
   const auto user = [](int i) { return Named("tunefarm://submit/user" + std::to_string(i)); };
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(book_.CreateCode(user(i / 20), "").ok());
