@@ -162,6 +162,14 @@ TEST_F(WebServerTest, AnAdministratorsSessionBringsNoCodeAndMakesNoTokens) {
   EXPECT_EQ(Call("ServerService/CreateBackup", "{}", Session()).reason(), "ADMIN_ONLY");
 }
 
+TEST_F(WebServerTest, SocketsAndAdministratorsAloneOpenTheDashboard) {
+  EXPECT_EQ(Call("ServerService/OpenDashboard", "{}", Session()).json()["address"], "http://127.0.0.1:7072");
+  const std::string admin = tokens_->Create("root", "admin", 0)->token;
+  EXPECT_EQ(Call("ServerService/OpenDashboard", "{}", admin).json()["address"], "http://127.0.0.1:7072");
+  const std::string token = tokens_->Create("ci", "submit", 0)->token;
+  EXPECT_EQ(Call("ServerService/OpenDashboard", "{}", token).reason(), "DASHBOARD_CLOSED");
+}
+
 TEST_F(WebServerTest, JobsOfStoredKernelsAreSubmittedAndPolled) {
   CreateJob();  // stores the kernel
   const std::string secret = Session();
