@@ -26,7 +26,7 @@ namespace tunefarm {
 
 struct AuditEntry {
   std::string principal;  // empty: unknown
-  std::string kind;       // socket, certificate, token, unknown
+  std::string kind;       // as PrincipalKindName, or unknown
   std::string peer;
   std::string call;      // "tunefarm.v1.TuningService/CreateJob"
   std::string resource;  // "jobs/12"

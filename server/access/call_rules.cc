@@ -62,7 +62,7 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.v1.FarmService/UndrainAgent", kAdmin, kCalls, kChange},
       {"tunefarm.v1.FarmService/QuarantineDevice", kAdmin, kCalls, kChange},
       {"tunefarm.v1.ServerService/GetServerInfo", kLookup, kCalls, kRead},
-      // Where it is served already, only the address is told.
+      // Sockets and administrators open it; others are told where it is served (ServerApi::OpenDashboard).
       {"tunefarm.v1.ServerService/OpenDashboard", kLookup, kCalls, kChange},
       {"tunefarm.v1.ServerService/CreateBackup", kAdmin, kCalls, kChange},
       {"tunefarm.v1.ServerService/Shutdown", kAdmin, kCalls, kChange},

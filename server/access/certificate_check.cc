@@ -137,7 +137,12 @@ struct CertificateCheck::Authorities {
     sk_X509_free(untrusted);
     ERR_clear_error();
     if (!refused.ok()) return refused;
-    return IdentityOf(leaf[0].get());
+    absl::StatusOr<Principal> principal = IdentityOf(leaf[0].get());
+    std::tm ends = {};
+    if (principal.ok() && ASN1_TIME_to_tm(X509_get0_notAfter(leaf[0].get()), &ends) == 1) {
+      principal->expires_at_ms = int64_t{1000} * timegm(&ends);
+    }
+    return principal;
   }
 };
 

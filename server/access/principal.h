@@ -65,7 +65,7 @@ struct Principal {
   Rights rights;
   std::string credential = {};                   // SHA-256 of the token or session that was shown; empty: none
   PrincipalKind owner = PrincipalKind::kSocket;  // of a session: who made it
-  int64_t expires_at_ms = 0;                     // of a session: when it ends at the latest, since 1970 UTC
+  int64_t expires_at_ms = 0;  // of a certificate or session: when it ends at the latest, since 1970 UTC
 
   // A session has neither the right to bring code nor that of agents, whoever made it.
   bool Has(Right right) const {

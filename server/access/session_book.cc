@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -16,6 +17,9 @@ namespace {
 
 constexpr size_t kCodesMax = 100;
 constexpr size_t kSessionsMax = 1000;
+// Of one principal, so that it keeps no others from logging in.
+constexpr size_t kOwnCodesMax = 20;
+constexpr size_t kOwnSessionsMax = 200;
 constexpr Duration kCodeLife = std::chrono::minutes(2);
 constexpr Duration kSessionLife = std::chrono::hours(24);
 constexpr Duration kIdleMax = std::chrono::hours(12);
@@ -24,12 +28,17 @@ std::string DigestOf(std::string_view secret) { return Sha256(secret).Hex(); }
 
 }  // namespace
 
+bool SessionBook::HaveOneOwner(const Grant& one, const Grant& other) {
+  return one.principal.name == other.principal.name && one.principal.owner == other.principal.owner;
+}
+
 SessionBook::Grant SessionBook::GrantOf(const Principal& owner, Rights rights) {
   Grant grant;
   grant.principal.name = owner.name;
   grant.principal.kind = PrincipalKind::kSession;
   grant.principal.owner = owner.kind;
   grant.principal.rights = rights;
+  grant.principal.expires_at_ms = owner.expires_at_ms;
   grant.token_digest = owner.kind == PrincipalKind::kToken ? owner.credential : "";
   return grant;
 }
@@ -79,26 +88,47 @@ absl::StatusOr<NewLoginCode> SessionBook::CreateCode(const Principal& owner, std
         ResourceExhausted("{} login codes wait to be used, no more are made; try again in two minutes", codes_.size()),
         "TOO_MANY_LOGIN_CODES");
   }
-  codes_.emplace(DigestOf(made.code), Code{GrantOf(owner, rights), now + kCodeLife});
+  Grant grant = GrantOf(owner, rights);
+  const auto own = static_cast<size_t>(std::count_if(
+      codes_.begin(), codes_.end(), [&grant](const auto& entry) { return HaveOneOwner(entry.second.grant, grant); }));
+  if (own >= kOwnCodesMax) {
+    return WithReason(ResourceExhausted("{} has {} login codes that wait to be used, as many as it may; use one, or "
+                                        "try again in two minutes",
+                                        owner.Text(), own),
+                      "TOO_MANY_LOGIN_CODES");
+  }
+  codes_.emplace(DigestOf(made.code), Code{std::move(grant), now + kCodeLife});
   return made;
 }
 
 absl::StatusOr<NewSession> SessionBook::Begin(Grant grant) {
   const MonotonicTime now = clock_->Now();
   std::erase_if(sessions_, [now](const auto& entry) { return IsOver(entry.second, now); });
+  size_t own = 0;
+  auto unused = sessions_.end();  // the owner's own, for the longest time
+  for (auto at = sessions_.begin(); at != sessions_.end(); ++at) {
+    if (!HaveOneOwner(at->second.grant, grant)) continue;
+    ++own;
+    if (unused == sessions_.end() || at->second.used_at < unused->second.used_at) unused = at;
+  }
+  if (own >= kOwnSessionsMax) sessions_.erase(unused);
   if (sessions_.size() >= kSessionsMax) {
     return WithReason(
-        ResourceExhausted("{} sessions are open, no more are made; end some of them, or restart the daemon",
+        ResourceExhausted("{} sessions are open, no more are made; log out where a session is not needed, or restart "
+                          "the daemon, which ends all",
                           sessions_.size()),
         "TOO_MANY_SESSIONS");
   }
   NewSession made;
   made.secret = std::string(kSessionPrefix) + NewSecret();
-  grant.principal.expires_at_ms = clock_->WallMs() + kSessionLife / std::chrono::milliseconds(1);
+  const int64_t wall_ms = clock_->WallMs();
+  int64_t life_ms = kSessionLife / std::chrono::milliseconds(1);
+  if (grant.principal.expires_at_ms > 0) life_ms = std::min(life_ms, grant.principal.expires_at_ms - wall_ms);
+  grant.principal.expires_at_ms = wall_ms + life_ms;
   grant.principal.credential = DigestOf(made.secret);
   made.principal = grant.principal;
   std::string digest = grant.principal.credential;
-  sessions_.emplace(std::move(digest), Session{std::move(grant), now + kSessionLife, now});
+  sessions_.emplace(std::move(digest), Session{std::move(grant), now + std::chrono::milliseconds(life_ms), now});
   return made;
 }
 

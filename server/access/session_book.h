@@ -39,11 +39,12 @@ class SessionBook {
 
   // What the session of `owner` may do: `roles` ("lookup,submit"), or where they are empty lookup and submit as far as
   // the owner has them. InvalidArgument (ROLE_UNKNOWN) also for kernels and agent, PermissionDenied (RIGHT_MISSING) for
-  // roles that the owner lacks, ResourceExhausted (TOO_MANY_LOGIN_CODES).
+  // roles that the owner lacks, ResourceExhausted (TOO_MANY_LOGIN_CODES) where 100 wait, or 20 of the owner.
   absl::StatusOr<NewLoginCode> CreateCode(const Principal& owner, std::string_view roles) LOCKS_EXCLUDED(mutex_);
-  // Uses the code up. Unauthenticated (LOGIN_CODE_INVALID), ResourceExhausted (TOO_MANY_SESSIONS).
+  // Uses the code up. Where the owner has 200 sessions, the one that it has not used for the longest time ends.
+  // Unauthenticated (LOGIN_CODE_INVALID), ResourceExhausted (TOO_MANY_SESSIONS) where 1,000 are open.
   absl::StatusOr<NewSession> Redeem(std::string_view code) LOCKS_EXCLUDED(mutex_);
-  // With the rights of the owner, as far as a session has them. ResourceExhausted (TOO_MANY_SESSIONS).
+  // The same with the rights of the owner, as far as a session has them.
   absl::StatusOr<NewSession> Open(const Principal& owner) LOCKS_EXCLUDED(mutex_);
   // `credential`: of a principal of this book. False: it has ended.
   bool End(std::string_view credential) LOCKS_EXCLUDED(mutex_);
@@ -65,6 +66,7 @@ class SessionBook {
     MonotonicTime until;
     MonotonicTime used_at;
   };
+  static bool HaveOneOwner(const Grant& one, const Grant& other);
   static Grant GrantOf(const Principal& owner, Rights rights);
   std::string NewSecret();
   absl::StatusOr<NewSession> Begin(Grant grant) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -25,8 +25,17 @@ absl::StatusOr<v1::GetServerInfoResponse> ServerApi::GetServerInfo(const v1::Get
   return response;
 }
 
-absl::StatusOr<v1::OpenDashboardResponse> ServerApi::OpenDashboard(const v1::OpenDashboardRequest& /*request*/) {
+absl::StatusOr<v1::OpenDashboardResponse> ServerApi::OpenDashboard(const Principal& caller,
+                                                                   const v1::OpenDashboardRequest& /*request*/) {
   v1::OpenDashboardResponse response;
+  if (!caller.IsOfSocket() && !caller.Has(Right::kAdmin)) {
+    response.set_address(hooks_.info().dashboard_address());
+    if (!response.address().empty()) return response;
+    return WithReason(PermissionDenied("the dashboard is not served, and {} may not open it; set dashboard_listen, or "
+                                       "run tunefarm dashboard on the daemon's machine",
+                                       caller.Text()),
+                      "DASHBOARD_CLOSED");
+  }
   ASSIGN_OR_RETURN(*response.mutable_address(), hooks_.open_dashboard());
   return response;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/access/principal.h"
 #include "server/nodes/node_watch.h"
 #include "server/store/store.h"
 #include "tunefarm/v1/server_service.pb.h"
@@ -36,8 +37,10 @@ class ServerApi {
   absl::StatusOr<v1::CreateBackupResponse> CreateBackup(const v1::CreateBackupRequest& request) {
     return hooks_.backup(request.file_name());
   }
+  // Opened by sockets and administrators alone; others learn where it is served: PermissionDenied (DASHBOARD_CLOSED).
   // The errors of the hook.
-  absl::StatusOr<v1::OpenDashboardResponse> OpenDashboard(const v1::OpenDashboardRequest& request);
+  absl::StatusOr<v1::OpenDashboardResponse> OpenDashboard(const Principal& caller,
+                                                          const v1::OpenDashboardRequest& request);
   absl::StatusOr<v1::ShutdownResponse> Shutdown(const v1::ShutdownRequest& request) {
     hooks_.shutdown(request.immediately());
     return v1::ShutdownResponse();

@@ -141,14 +141,17 @@ absl::Status ControlDaemon::Listen() {
   if (!config_.dashboard_listen.empty()) RETURN_IF_ERROR(OpenDashboard(config_.dashboard_listen).status());
   for (const RpcServerOptions& options : Listeners()) {
     ASSIGN_OR_RETURN(std::unique_ptr<RpcServer> server, RpcServer::Start(services_, Clock::Real(), options));
-    for (const std::string& address : server->addresses()) addresses_.push_back(address);
+    {
+      MutexLock lock(&listen_mutex_);  // those that are served already may be asked for the addresses
+      for (const std::string& address : server->addresses()) addresses_.push_back(address);
+    }
     servers_.push_back(std::move(server));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ControlDaemon::OpenDashboard(const std::string& address) {
-  MutexLock lock(&web_mutex_);
+  MutexLock lock(&listen_mutex_);
   if (web_has_ended_) return WithReason(Unavailable("the daemon is ending"), "DAEMON_ENDING");
   if (web_ == nullptr) {
     WebServerOptions options;
@@ -169,11 +172,6 @@ absl::StatusOr<std::string> ControlDaemon::OpenDashboard(const std::string& addr
     LogInfo("daemon", "the dashboard is served at {}", web_->address());
   }
   return web_->address();
-}
-
-std::string ControlDaemon::DashboardAddress() {
-  MutexLock lock(&web_mutex_);
-  return web_ != nullptr ? web_->address() : "";
 }
 
 absl::Status ControlDaemon::Monitor() {
@@ -337,7 +335,7 @@ ControlDaemon::~ControlDaemon() {
   servers_.clear();
   std::unique_ptr<WebServer> web;
   {
-    MutexLock lock(&web_mutex_);
+    MutexLock lock(&listen_mutex_);
     web_has_ended_ = true;
     web = std::move(web_);
   }
@@ -398,7 +396,11 @@ v1::GetServerInfoResponse ControlDaemon::Info() {
   info.set_role(config_.role);
   info.set_started_at_ms(started_at_ms_);
   info.set_data_directory(config_.data_directory);
-  for (const std::string& address : addresses_) info.add_addresses(address);
+  {
+    MutexLock lock(&listen_mutex_);
+    for (const std::string& address : addresses_) info.add_addresses(address);
+    if (web_ != nullptr) info.set_dashboard_address(web_->address());
+  }
   info.set_idle_exit_seconds(config_.idle_exit_seconds);
   info.set_workers(CountChildren());
   info.set_resident_bytes(ResidentBytes());
@@ -407,7 +409,6 @@ v1::GetServerInfoResponse ControlDaemon::Info() {
   info.set_free_disk_bytes(FreeDiskBytes(config_.data_directory).value_or(0));
   info.set_free_disk_bytes_min(config_.min_free_disk_bytes);
   if (http_) info.set_http_address(http_->address());
-  info.set_dashboard_address(DashboardAddress());
   for (const std::string& note : local_.notes) info.add_toolchains(note);
   if (const EvaluatorStats* stats = evaluator_stats_; stats != nullptr) {
     info.set_binary_cache_bytes(stats->cache_bytes);

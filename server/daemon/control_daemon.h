@@ -60,12 +60,11 @@ class ControlDaemon : public Daemon {
   absl::Status OpenPlane();
   absl::Status OpenGate();
   std::vector<RpcServerOptions> Listeners();
-  absl::Status Listen();
+  absl::Status Listen() LOCKS_EXCLUDED(listen_mutex_);
   void StartAgent();
   absl::Status Monitor();
-  absl::StatusOr<std::string> OpenDashboard(const std::string& address) LOCKS_EXCLUDED(web_mutex_);
-  std::string DashboardAddress() LOCKS_EXCLUDED(web_mutex_);
-  v1::GetServerInfoResponse Info();
+  absl::StatusOr<std::string> OpenDashboard(const std::string& address) LOCKS_EXCLUDED(listen_mutex_);
+  v1::GetServerInfoResponse Info() LOCKS_EXCLUDED(listen_mutex_);
   absl::StatusOr<v1::CreateBackupResponse> Backup(const std::string& file_name);
 
   // Constant after Open.
@@ -73,7 +72,6 @@ class ControlDaemon : public Daemon {
   const EnvironmentGetter environment_;
   int64_t started_at_ms_ = 0;
   LocalDevices local_;  // role "all"
-  std::vector<std::string> addresses_;
 
   std::atomic<bool> stop_immediately_{false};
   std::atomic<bool> stop_requested_{false};
@@ -108,9 +106,10 @@ class ControlDaemon : public Daemon {
   std::unique_ptr<AccessApi> access_api_;
   RpcServices services_;
   std::vector<std::unique_ptr<RpcServer>> servers_;
-  Mutex web_mutex_;
-  bool web_has_ended_ GUARDED_BY(web_mutex_) = false;
-  std::unique_ptr<WebServer> web_ GUARDED_BY(web_mutex_);  // null: nobody has asked for the dashboard
+  Mutex listen_mutex_;
+  std::vector<std::string> addresses_ GUARDED_BY(listen_mutex_);  // of servers_
+  bool web_has_ended_ GUARDED_BY(listen_mutex_) = false;
+  std::unique_ptr<WebServer> web_ GUARDED_BY(listen_mutex_);  // null: nobody has asked for the dashboard
   std::unique_ptr<Upkeep> upkeep_;
   std::unique_ptr<HttpServer> http_;
 };

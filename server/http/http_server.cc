@@ -36,8 +36,10 @@ namespace {
 
 constexpr int kPageThreads = 2;
 constexpr int kAcceptedAtOnce = 16;
+constexpr int kDrainedAtOnce = 16;  // parts of 4 KiB
 constexpr int kBacklog = 128;
 constexpr size_t kHeadersMax = 100;
+constexpr size_t kSmallAnswerBytes = 64 << 10;
 // Where the process has no descriptor left.
 constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
 
@@ -489,8 +491,21 @@ struct HttpServer::Impl {
     for (const auto& [id, answer] : outbox->Take()) {
       --answered;
       const auto connection = connections.find(id);
-      if (connection != connections.end()) Begin(answer, &connection->second);
+      if (connection == connections.end()) continue;
+      const size_t unsent = answer.body.size() > kSmallAnswerBytes ? UnsentBytes() : 0;
+      if (unsent > 0 && unsent + answer.body.size() > options.unsent_bytes_max) {
+        Refuse(503, "too many large answers wait for peers that read slowly; try again", &connection->second);
+      } else {
+        Begin(answer, &connection->second);
+      }
     }
+  }
+
+  // Of answers that their peers have not taken whole.
+  size_t UnsentBytes() const {
+    size_t bytes = 0;
+    for (const auto& [id, connection] : connections) bytes += connection.out.size();
+    return bytes;
   }
 
   void Write(Connection* connection) {
@@ -500,6 +515,7 @@ struct HttpServer::Impl {
       if (sent == 0) return;
       connection->sent += sent;
     }
+    connection->out = std::string();
     if (connection->ssl != nullptr) {
       // Says that the answer is whole. The peer's own end of TLS is not waited for.
       ERR_clear_error();
@@ -511,13 +527,15 @@ struct HttpServer::Impl {
     connection->state = Connection::State::kClosing;
   }
 
+  // Not all that comes: a peer that sends as fast as it is read would hold up the others.
   void Drain(Connection* connection) {
     char bytes[4096];
-    ssize_t got = 0;
-    do {
-      got = recv(connection->fd.get(), bytes, sizeof(bytes), 0);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) connection->is_done = true;
+    for (int i = 0; i < kDrainedAtOnce; ++i) {
+      const ssize_t got = recv(connection->fd.get(), bytes, sizeof(bytes), 0);
+      if (got > 0 || (got < 0 && errno == EINTR)) continue;
+      connection->is_done = got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+      return;
+    }
   }
 
   void Accept() {

@@ -67,6 +67,9 @@ struct HttpServerOptions {
   size_t body_bytes_max = 0;  // with `handle`
   size_t connections_max = 64;
   size_t answered_max = 32;  // requests at once
+  // Of answers that peers have yet to take, all together: another one above 64 KiB is answered with 503. One alone may
+  // be larger.
+  size_t unsent_bytes_max = size_t{256} << 20;
   // From the first byte that may come to the last of the request.
   Duration request_time = std::chrono::seconds(2);
   // For the peer to take the answer, and then to close its side.

@@ -71,6 +71,8 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Open(const std::string& 
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  // A peer that sends handshake messages alone (key updates, refused renegotiations) would keep one read from ending.
+  SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
   SSL_CTX_set_cert_cb(context, OnCertificate, made.get());
   if (asks_for_certificates) SSL_CTX_set_verify(context, SSL_VERIFY_PEER, TakeAny);
   {

@@ -48,9 +48,12 @@ void WebCall::Start(const WebSurroundings* around, std::string call, HttpRequest
   }
   absl::StatusOr<CallLimits::Ticket> ticket = around->limits->Begin(caller->principal, route->kind);
   if (!ticket.ok()) return refuse(ticket.status());
+  absl::StatusOr<CallLimits::Ticket> place = around->places->Begin(caller->principal, route->kind);
+  if (!place.ok()) return refuse(place.status());
   auto* const made =
       new WebCall(around, route, *std::move(caller), std::move(request.body), std::move(answer));  // see above
   made->ticket_.emplace(*std::move(ticket));
+  made->place_.emplace(*std::move(place));
   if (route->lane.threads == nullptr) return made->ParseAndRun();
   made->Defer(route->lane, [made] { made->ParseAndRun(); });
 }

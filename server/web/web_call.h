@@ -23,6 +23,7 @@ namespace tunefarm {
 struct WebSurroundings {
   const Gate* gate = nullptr;
   CallLimits* limits = nullptr;
+  CallLimits* places = nullptr;  // of this listener: fewer of one principal
   OpenCalls* open_calls = nullptr;
   const Router* router = nullptr;
   Clock* clock = nullptr;
@@ -56,7 +57,7 @@ class WebCall final : public Call {
   const CallContext caller_;
   std::string body_;
   WebAnswer answer_;
-  std::optional<CallLimits::Ticket> ticket_;
+  std::optional<CallLimits::Ticket> ticket_, place_;
   MemoryShare parsed_;
   MonotonicTime deadline_;
 };

@@ -24,6 +24,7 @@ constexpr size_t kHeadBytesMax = 32 << 10;  // browsers send cookies of all port
 constexpr size_t kBodyBytesMax = 64 << 10;
 constexpr size_t kConnectionsMax = 128;
 constexpr size_t kAnsweredMax = 64;
+constexpr int kOwnAnsweredMax = 48;  // of one principal: calls that search a space take seconds
 constexpr Duration kRequestTime = std::chrono::seconds(10);
 constexpr Duration kAnswerTime = std::chrono::seconds(30);
 // For what comes before each call, and for calls that memory answers.
@@ -48,6 +49,7 @@ struct WebServer::Impl {
         files(given.files),
         around({.gate = given.gate,
                 .limits = given.limits,
+                .places = &places,
                 .open_calls = given.services.calls,
                 .router = &router,
                 .clock = given.clock,
@@ -115,6 +117,7 @@ struct WebServer::Impl {
   WebHosts hosts;
   std::unique_ptr<TlsContext> tls;
   std::atomic<bool> is_ending{false};
+  CallLimits places{{.calls_per_principal_max = kOwnAnsweredMax}};
   Router router;
   const WebSurroundings around;
   std::optional<PublicCalls> calls;

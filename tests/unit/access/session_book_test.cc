@@ -138,16 +138,50 @@ TEST_F(SessionBookTest, ASessionEndsWithItsTokenAndByItsOwnCall) {
   EXPECT_EQ(ReasonOf(book_.Find(bought).status()), "TOKEN_REVOKED");
 }
 
+TEST_F(SessionBookTest, ASessionEndsWithItsCertificate) {
+  Principal alice = Named("tunefarm://submit/alice");
+  alice.expires_at_ms = clock_.WallMs() + 3'600'000;
+  const NewSession opened = book_.Open(alice).value();
+  const std::string code = book_.CreateCode(alice, "")->code;
+  EXPECT_EQ(opened.principal.expires_at_ms, alice.expires_at_ms);
+  clock_.Advance(std::chrono::minutes(1));
+  const std::string bought = book_.Redeem(code)->secret;
+  clock_.Advance(std::chrono::minutes(58));
+  EXPECT_TRUE(book_.Find(opened.secret).ok());
+  EXPECT_TRUE(book_.Find(bought).ok());
+  clock_.Advance(std::chrono::minutes(1));
+  EXPECT_EQ(ReasonOf(book_.Find(opened.secret).status()), "SESSION_INVALID");
+  EXPECT_EQ(ReasonOf(book_.Find(bought).status()), "SESSION_INVALID");
+}
+
 TEST_F(SessionBookTest, ThereAreOnlySoMany) {
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(book_.CreateCode(AdminSocket(), "").ok());
+  const auto user = [](int i) { return Named("tunefarm://submit/user" + std::to_string(i)); };
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(book_.CreateCode(user(i / 20), "").ok());
   EXPECT_EQ(ReasonOf(book_.CreateCode(AdminSocket(), "").status()), "TOO_MANY_LOGIN_CODES");
   clock_.Advance(std::chrono::minutes(2));
   const NewLoginCode code = book_.CreateCode(AdminSocket(), "").value();
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(book_.Open(AdminSocket()).ok());
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(book_.Open(user(i / 200)).ok());
   EXPECT_EQ(ReasonOf(book_.Open(AdminSocket()).status()), "TOO_MANY_SESSIONS");
   EXPECT_EQ(ReasonOf(book_.Redeem(code.code).status()), "TOO_MANY_SESSIONS");
   clock_.Advance(std::chrono::hours(12));
   EXPECT_TRUE(book_.Open(AdminSocket()).ok());
+}
+
+TEST_F(SessionBookTest, OnePrincipalLeavesRoomForOthers) {
+  const Principal busy = Named("tunefarm://submit/busy");
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(book_.CreateCode(busy, "").ok());
+  EXPECT_EQ(ReasonOf(book_.CreateCode(busy, "").status()), "TOO_MANY_LOGIN_CODES");
+  EXPECT_TRUE(book_.CreateCode(ClientSocket(), "").ok());
+  const std::string other = book_.Open(ClientSocket())->secret;
+  clock_.Advance(std::chrono::seconds(1));
+  const std::string used = book_.Open(busy)->secret;
+  const std::string unused = book_.Open(busy)->secret;
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_TRUE(book_.Find(used).ok());
+  for (int i = 2; i < 201; ++i) ASSERT_TRUE(book_.Open(busy).ok());
+  EXPECT_EQ(ReasonOf(book_.Find(unused).status()), "SESSION_INVALID");
+  EXPECT_TRUE(book_.Find(used).ok());
+  EXPECT_TRUE(book_.Find(other).ok());
 }
 
 TEST_F(SessionBookTest, TheGateTakesASessionAsABearer) {

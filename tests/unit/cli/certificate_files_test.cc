@@ -57,6 +57,7 @@ TEST_F(CertificateFilesTest, TheIdentityIsInTheUri) {
   EXPECT_EQ(alice.name, "submit+kernels/alice");
   EXPECT_TRUE(alice.Has(Right::kKernels));
   EXPECT_FALSE(alice.Has(Right::kAdmin));
+  EXPECT_GT(alice.expires_at_ms, clock_.WallMs());
   const CertificateView view = ViewCertificates(Ca() + "/alice.pem", clock_.WallMs()).value()[0];
   EXPECT_THAT(view.identities, ElementsAre("tunefarm://submit+kernels/alice"));
   EXPECT_FALSE(view.is_ca);

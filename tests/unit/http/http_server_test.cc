@@ -142,6 +142,25 @@ TEST_F(HttpServerTest, PagesThatTakeLongAreBounded) {
   }
 }
 
+TEST_F(HttpServerTest, AnswersThatWaitForTheirPeersAreBounded) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  options.pages["/healthz"] = [] { return HttpAnswer{200, "ok\n"}; };
+  options.pages["/large"] = [] { return HttpAnswer{200, std::string(kLargeBytes, 'x')}; };
+  options.unsent_bytes_max = kLargeBytes;
+  auto server = HttpServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const UniqueFd slow = Connect();
+  Send(slow, RequestOf("/large"));
+  char first = 0;
+  ASSERT_EQ(recv(slow.get(), &first, 1, 0), 1);
+  EXPECT_THAT(Get("/large"), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(Get("/healthz"), HasSubstr("\r\n\r\nok\n"));
+  EXPECT_GT(ReadAll(slow).size(), kLargeBytes);
+  EXPECT_THAT(Get("/large"), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(HttpServerTest, AHandlerGetsTheWholeRequestAndMayAnswerLater) {
   HttpServerOptions options;
   options.host = "127.0.0.1";

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "server/access/session_book.h"
 #include "server/api/call_limits.h"
@@ -58,14 +60,17 @@ class WebServerTest : public RpcServerTest {
     web_.reset();
   }
 
-  Answered Ask(const std::string& request) const {
-    const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd Send(const std::string& request) const {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(std::stoi(web_->address().substr(web_->address().rfind(':') + 1))));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     EXPECT_EQ(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
+    return fd;
+  }
+  static Answered Receive(const UniqueFd& fd) {
     std::string text;
     char bytes[4096];
     ssize_t got = 0;
@@ -79,11 +84,15 @@ class WebServerTest : public RpcServerTest {
     answered.body = text.substr(end + 4);
     return answered;
   }
-  Answered Call(const std::string& call, const std::string& body, const std::string& secret = "") const {
+  Answered Ask(const std::string& request) const { return Receive(Send(request)); }
+  static std::string RequestOf(const std::string& call, const std::string& body, const std::string& secret) {
     std::string request = "POST /api/tunefarm.v1." + call + " HTTP/1.1\r\nHost: 127.0.0.1:1\r\n" +
                           "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
     if (!secret.empty()) request += "Authorization: Bearer " + secret + "\r\n";
-    return Ask(request + "\r\n" + body);
+    return request + "\r\n" + body;
+  }
+  Answered Call(const std::string& call, const std::string& body, const std::string& secret = "") const {
+    return Ask(RequestOf(call, body, secret));
   }
   std::string Session(const std::string& roles = "") {
     const std::string code = sessions_->CreateCode(AdminSocket(), roles)->code;
@@ -153,6 +162,14 @@ TEST_F(WebServerTest, AnAdministratorsSessionBringsNoCodeAndMakesNoTokens) {
   EXPECT_EQ(Call("ServerService/CreateBackup", "{}", Session()).reason(), "ADMIN_ONLY");
 }
 
+TEST_F(WebServerTest, SocketsAndAdministratorsAloneOpenTheDashboard) {
+  EXPECT_EQ(Call("ServerService/OpenDashboard", "{}", Session()).json()["address"], "http://127.0.0.1:7072");
+  const std::string admin = tokens_->Create("root", "admin", 0)->token;
+  EXPECT_EQ(Call("ServerService/OpenDashboard", "{}", admin).json()["address"], "http://127.0.0.1:7072");
+  const std::string token = tokens_->Create("ci", "submit", 0)->token;
+  EXPECT_EQ(Call("ServerService/OpenDashboard", "{}", token).reason(), "DASHBOARD_CLOSED");
+}
+
 TEST_F(WebServerTest, JobsOfStoredKernelsAreSubmittedAndPolled) {
   CreateJob();  // stores the kernel
   const std::string secret = Session();
@@ -170,6 +187,26 @@ TEST_F(WebServerTest, JobsOfStoredKernelsAreSubmittedAndPolled) {
   const Answered missing = Call("TuningService/GetJob", R"({"name": "jobs/99"})", secret);
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(missing.json()["code"], "not_found");
+}
+
+TEST_F(WebServerTest, OnePrincipalLeavesRoomForOthers) {
+  const std::string busy = Session("admin");
+  const std::string other = tokens_->Create("ci", "lookup", 0)->token;
+  std::vector<UniqueFd> asking;
+  std::vector<pollfd> polled;
+  for (int i = 0; i < 49; ++i) {
+    asking.push_back(Send(RequestOf("ServerService/CreateBackup", R"({"fileName": "block"})", busy)));
+    polled.push_back({asking.back().get(), POLLIN, 0});
+  }
+  // One is refused; the others wait.
+  ASSERT_EQ(poll(polled.data(), polled.size(), -1), 1);
+  EXPECT_EQ(Call("DeviceService/ListDevices", "{}", other).status, 200);
+  release_.Notify();
+  for (size_t i = 0; i < asking.size(); ++i) {
+    const Answered answered = Receive(asking[i]);
+    EXPECT_EQ(answered.status, polled[i].revents != 0 ? 429 : 200);
+    if (polled[i].revents != 0) EXPECT_EQ(answered.reason(), "TOO_MANY_CALLS");
+  }
 }
 
 TEST_F(WebServerTest, WhatIsNoCallIsRefusedWithItsReason) {
