@@ -53,6 +53,7 @@ bool SetCoverage(const StudyView& study, const Selection& trials, int64_t known_
   coverage->set_matching(static_cast<int64_t>(trials.size()));
   coverage->set_is_open(study.is_open);
   coverage->set_is_cut(study.is_cut);
+  coverage->set_is_behind(study.is_behind);
   return known_revision != study.revision;
 }
 

@@ -22,6 +22,7 @@ struct StudyView {
   int64_t stored = 0;
   bool is_open = false;
   bool is_cut = false;
+  bool is_behind = false;
 
   std::string name;  // "jobs/{id}/studies/{number}"
   std::string problem_key;
