@@ -191,6 +191,20 @@ TEST_F(StudyAnswersTest, AGrid) {
   EXPECT_EQ(ReasonOf(GridAnswer(view_, request).status()), "FILTER_INVALID");
 }
 
+TEST_F(StudyAnswersTest, AGridHasSoManyPairs) {
+  v1::GetParameterGridRequest request;
+  request.set_column_parameter("A");
+  request.set_row_parameter("M");
+  int values = 0;
+  const auto refused = [&](int until) {
+    for (; values < until; ++values) Add(values, "A=" + std::to_string(values) + ",M=" + std::to_string(values), 50);
+    data_.Settle();
+    return std::string(GridAnswer(view_, request).status().message());
+  };
+  EXPECT_EQ(refused(316), "");
+  EXPECT_THAT(refused(317), HasSubstr("100489 pairs of values, a grid shows 100000 at most"));
+}
+
 TEST_F(StudyAnswersTest, ChartSizes) {
   AddSome();
   const auto reason = [&](int columns, int rows) {
