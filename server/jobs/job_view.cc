@@ -102,9 +102,10 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store,
   query.purpose = tunefarm::v1::TRIAL_PURPOSE_FINALIST;
   query.page.page_size = 1000;
   ASSIGN_OR_RETURN(const Page<TrialRow> page, store->trials()->ListTrials(query));
-  for (const TrialRow& trial : page.rows) {
-    if (trial.config != config) continue;
-    ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(trial));
+  // A final may be measured again, and the last one counts.
+  for (auto trial = page.rows.rbegin(); trial != page.rows.rend(); ++trial) {
+    if (trial->config != config) continue;
+    ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(*trial));
     found.set_name(TrialNameOf(job.job_id, row.number, found.ordinal()));
     return found;
   }

@@ -167,6 +167,13 @@ TEST_F(StudyAnswersTest, AnAnalysisOfWhatPasses) {
   EXPECT_EQ(analysis.parameters(1).values(0).failed(), 1);
 }
 
+TEST_F(StudyAnswersTest, TheLastFinalCountsForTheDefaultConfig) {
+  AddSome();
+  EXPECT_EQ(data_.default_ns(), 41);
+  Add(8, "A=2,M=64", 45, "", v1::TRIAL_PURPOSE_FINALIST);
+  EXPECT_EQ(data_.default_ns(), 45);
+}
+
 TEST_F(StudyAnswersTest, AGrid) {
   AddSome();
   v1::GetParameterGridRequest request;
