@@ -76,6 +76,7 @@ absl::Status StudyApi::Look(const std::string& name,
       view.revision = reading.revision;
       view.stored = reading.stored;
       view.is_cut = reading.is_cut;
+      view.is_behind = reading.is_behind;
       return answer(row.study_id, view);
     });
   }

@@ -102,9 +102,10 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store,
   query.purpose = tunefarm::v1::TRIAL_PURPOSE_FINALIST;
   query.page.page_size = 1000;
   ASSIGN_OR_RETURN(const Page<TrialRow> page, store->trials()->ListTrials(query));
-  for (const TrialRow& trial : page.rows) {
-    if (trial.config != config) continue;
-    ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(trial));
+  // A final may be measured again, and the last one counts.
+  for (auto trial = page.rows.rbegin(); trial != page.rows.rend(); ++trial) {
+    if (trial->config != config) continue;
+    ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(*trial));
     found.set_name(TrialNameOf(job.job_id, row.number, found.ordinal()));
     return found;
   }
@@ -126,7 +127,7 @@ absl::StatusOr<double> DefaultInSearch(Store* store, const std::string& config, 
 absl::Status FillStudy(Store* store, const KernelPlan* plan, const std::string& kernel_name, const JobRow& job,
                        const StudyRow& row, tunefarm::v1::Study* study) {
   ASSIGN_OR_RETURN(const auto searched, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_SEARCH));
-  ASSIGN_OR_RETURN(const auto finalist, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
+  ASSIGN_OR_RETURN(auto finalist, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_FINALIST));
   ASSIGN_OR_RETURN(auto baseline, Fastest(store, job, row.number, tunefarm::v1::TRIAL_PURPOSE_BASELINE));
   const bool has_library_baseline = baseline.has_value();
   if (plan != nullptr && (!has_library_baseline || study->default_ns() == 0)) {
@@ -140,7 +141,12 @@ absl::Status FillStudy(Store* store, const KernelPlan* plan, const std::string& 
       study->set_default_ns(default_ns);
     }
   }
-  if (finalist.has_value()) {
+  if (study->has_incumbent()) {
+    // As its last step stored it: the winner of a final need not have the least time there.
+    tunefarm::v1::Trial* incumbent = study->mutable_incumbent();
+    incumbent->set_name(TrialNameOf(job.job_id, row.number, incumbent->ordinal()));
+    if (incumbent->purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST) finalist = *incumbent;
+  } else if (finalist.has_value()) {
     *study->mutable_incumbent() = *finalist;
   } else if (searched.has_value()) {
     *study->mutable_incumbent() = *searched;
@@ -254,8 +260,7 @@ absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernel
     study->set_state(ToProto(study_row.state));
     const bool has_ended = study->has_progress();
     if (has_ended) {
-      // Before its best is looked up: the winner of a final need not have the least time there.
-      summary.Add(*study);
+      summary.Add(*study);  // of what it stored, as lists do
     } else {
       if (!counts.has_value()) {
         ASSIGN_OR_RETURN(counts, store->trials()->CountOutcomes(row.job_id));

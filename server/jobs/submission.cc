@@ -110,6 +110,10 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
     return WithReason(InvalidArgument("the label has {} bytes, at most 256 are kept", job.label().size()),
                       "JOB_INVALID");
   }
+  // A label is stored as text, which has none in PostgreSQL.
+  if (const size_t at = job.label().find('\0'); at != std::string::npos) {
+    return WithReason(InvalidArgument("the label has a NUL character at byte {}", at), "JOB_INVALID");
+  }
   if (job.strategy().options_size() > 32) {
     return WithReason(
         InvalidArgument("{} strategy options are given, at most 32 are taken", job.strategy().options_size()),

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kColumns = 600, kColumnsMax = 1000, kRows = 160, kRowsMax = 400;
 constexpr size_t kGridValuesMax = 1000;
+constexpr size_t kGridPairsMax = 100'000;  // as JSON some 15 MB
 constexpr double kConvergenceShares[] = {0.10, 0.05, 0.01};
 
 static_assert(std::endian::native == std::endian::little, "numbers in bytes fields are little-endian");
@@ -53,6 +54,7 @@ bool SetCoverage(const StudyView& study, const Selection& trials, int64_t known_
   coverage->set_matching(static_cast<int64_t>(trials.size()));
   coverage->set_is_open(study.is_open);
   coverage->set_is_cut(study.is_cut);
+  coverage->set_is_behind(study.is_behind);
   return known_revision != study.revision;
 }
 
@@ -260,6 +262,12 @@ absl::StatusOr<v1::GetParameterGridResponse> GridAnswer(const StudyView& study,
   ASSIGN_OR_RETURN(const size_t column_parameter,
                    GridParameter(columns, "column_parameter", request.column_parameter()));
   ASSIGN_OR_RETURN(const size_t row_parameter, GridParameter(columns, "row_parameter", request.row_parameter()));
+  if (const size_t pairs = columns.values(column_parameter).size() * columns.values(row_parameter).size();
+      pairs > kGridPairsMax) {
+    return WithReason(InvalidArgument("'{}' and '{}' have {} pairs of values, a grid shows {} at most",
+                                      request.column_parameter(), request.row_parameter(), pairs, kGridPairsMax),
+                      "FILTER_INVALID");
+  }
   for (const Value& value : columns.values(column_parameter))
     *response.add_column_values() = definition::ToProto(value);
   for (const Value& value : columns.values(row_parameter)) *response.add_row_values() = definition::ToProto(value);

@@ -22,6 +22,7 @@ struct StudyView {
   int64_t stored = 0;
   bool is_open = false;
   bool is_cut = false;
+  bool is_behind = false;
 
   std::string name;  // "jobs/{id}/studies/{number}"
   std::string problem_key;
@@ -35,7 +36,8 @@ struct StudyView {
 // InvalidArgument (CHART_SIZE_INVALID) for a number of columns or rows that there cannot be.
 absl::StatusOr<v1::GetStudyChartResponse> ChartAnswer(const StudyView& study, const v1::GetStudyChartRequest& request);
 absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study, const v1::AnalyzeStudyRequest& request);
-// InvalidArgument (FILTER_INVALID) also unless both parameters are known, differ, and have at most 1,000 values.
+// InvalidArgument (FILTER_INVALID) also unless both parameters are known, differ, and have at most 1,000 values
+// and 100,000 pairs of them.
 absl::StatusOr<v1::GetParameterGridResponse> GridAnswer(const StudyView& study,
                                                         const v1::GetParameterGridRequest& request);
 

@@ -38,7 +38,7 @@ absl::Status StudyData::Add(const TrialColumns& row) {
   }
   if (row.purpose == v1::TRIAL_PURPOSE_FINALIST) {
     lower(&final_ns_);
-    if (is_default && default_final_ns_ == 0) default_final_ns_ = row.median_ns;
+    if (is_default) default_final_ns_ = row.median_ns;  // a final may be measured again, and the last one counts
     return absl::OkStatus();
   }
   if (is_default && default_search_ns_ == 0) default_search_ns_ = row.median_ns;

@@ -34,7 +34,8 @@ class StudyData {
 
   // Trials of the search but for LOST ones; outcomes are v1::Outcome.
   const StudyColumns& columns() const { return columns_; }
-  // Medians in nanoseconds; 0: none. Of the default config its time in the final if it has one, else in the search.
+  // Medians in nanoseconds; 0: none. Of the default config its time in the last final if it has one, else in the
+  // search.
   double default_ns() const { return default_final_ns_ > 0 ? default_final_ns_ : default_search_ns_; }
   double baseline_ns() const { return baseline_ns_; }
   double final_ns() const { return final_ns_; }  // the least of the final

@@ -37,6 +37,7 @@ struct StudyResults::Entry {
   absl::Status status;        // of the last pass
   bool ends_with_it = false;  // the study had ended when the last pass was asked for
   bool is_complete = false;   // no further pass will find anything
+  bool is_dropped = false;    // in the midst of a pass, for want of memory
 
   // Of the thread that reads.
   int64_t next_ordinal = 0;
@@ -71,13 +72,16 @@ void StudyResults::PostPart(const std::shared_ptr<Entry>& entry) {
   if (reader_ != nullptr) reader_->Post([this, entry] { ReadPart(entry); });
 }
 
-absl::Status StudyResults::Refresh(const KnownStudy& study, const std::shared_ptr<Entry>& entry) {
+absl::StatusOr<bool> StudyResults::Refresh(const KnownStudy& study, const std::shared_ptr<Entry>& entry) {
   MutexLock lock(&mutex_);
-  if (entry->is_complete) return absl::OkStatus();
-  // A pass that has begun may be past what has ended since.
-  if (entry->passes_asked == entry->passes_begun) {
+  if (entry->is_dropped) return false;
+  if (entry->is_complete && !study.is_open) return true;
+  // A pass that has begun may be past what has ended since, unless nothing has.
+  const bool finds_all = entry->passes_begun > entry->passes_ended && entry->ends_with_it && !study.is_open;
+  if (entry->passes_asked == entry->passes_begun && !finds_all) {
     ++entry->passes_asked;
     entry->ends_with_it = !study.is_open;
+    entry->is_complete = false;
     if (reader_ == nullptr)
       reader_ = std::make_unique<ThreadPool>("results-read", 1, [] { LowerPriority(kReaderNice); });
     // One that is under way is followed by this one without further ado.
@@ -87,10 +91,11 @@ absl::Status StudyResults::Refresh(const KnownStudy& study, const std::shared_pt
   const MonotonicTime deadline = Clock::Real()->Now() + options_.wait;
   while (entry->passes_ended < pass) {
     const Duration left = deadline - Clock::Real()->Now();
-    if (left <= Duration::zero()) return absl::OkStatus();
+    if (left <= Duration::zero()) return false;
     read_.WaitFor(&mutex_, left);
   }
-  return entry->status;
+  RETURN_IF_ERROR(entry->status);
+  return !entry->is_dropped;
 }
 
 absl::Status StudyResults::Read(const KnownStudy& study,
@@ -100,7 +105,7 @@ absl::Status StudyResults::Read(const KnownStudy& study,
     MutexLock lock(&mutex_);
     entry = Find(study);
   }
-  RETURN_IF_ERROR(Refresh(study, entry));
+  ASSIGN_OR_RETURN(const bool is_up_to_date, Refresh(study, entry));
   MutexLock lock(&entry->mutex);
   StudyReading reading;
   reading.data = &entry->data;
@@ -108,6 +113,7 @@ absl::Status StudyResults::Read(const KnownStudy& study,
   reading.stored = static_cast<int64_t>(entry->data.columns().size());
   if (!entry->is_read || entry->is_cut) reading.stored = std::max(reading.stored, entry->stored);
   reading.is_cut = entry->is_cut;
+  reading.is_behind = !is_up_to_date;
   return answer(reading);
 }
 
@@ -125,7 +131,14 @@ void StudyResults::ReadPart(const std::shared_ptr<Entry>& entry) {
   }
   const absl::StatusOr<bool> is_last = AddPart(entry.get());
   MutexLock lock(&mutex_);
-  MakeRoomFor(*entry);
+  if (!MakeRoomFor(*entry)) {
+    // Those who wait are answered with what there is; the next call begins anew.
+    Drop(*entry);
+    entry->is_dropped = true;
+    entry->passes_begun = entry->passes_ended = entry->passes_asked;
+    read_.NotifyAll();
+    return;
+  }
   if (is_last.ok() && !*is_last) {
     PostPart(entry);
     return;
@@ -134,8 +147,7 @@ void StudyResults::ReadPart(const std::shared_ptr<Entry>& entry) {
   entry->passes_ended = entry->passes_begun;
   if (!is_last.ok() && !absl::IsUnavailable(is_last.status())) {
     // The next call begins anew.
-    const auto kept = entries_.find(entry->study_id);
-    if (kept != entries_.end() && kept->second == entry) entries_.erase(kept);
+    Drop(*entry);
   }
   if (entry->passes_asked > entry->passes_begun) {
     PostPart(entry);
@@ -183,7 +195,12 @@ absl::StatusOr<bool> StudyResults::AddPart(Entry* entry) {
   return is_last;
 }
 
-void StudyResults::MakeRoomFor(const Entry& entry) {
+void StudyResults::Drop(const Entry& entry) {
+  const auto kept = entries_.find(entry.study_id);
+  if (kept != entries_.end() && kept->second.get() == &entry) entries_.erase(kept);
+}
+
+bool StudyResults::MakeRoomFor(const Entry& entry) {
   size_t bytes = 0;
   for (const auto& [study_id, other] : entries_) bytes += other->bytes;
   while (bytes > options_.bytes_max) {
@@ -193,10 +210,15 @@ void StudyResults::MakeRoomFor(const Entry& entry) {
       const bool is_in_use = at->second.get() == &entry || at->second->passes_asked > at->second->passes_ended;
       if (!is_in_use && (oldest == entries_.end() || at->second->used < oldest->second->used)) oldest = at;
     }
-    if (oldest == entries_.end()) return;
+    if (oldest == entries_.end()) {
+      return std::all_of(entries_.begin(), entries_.end(), [&](const auto& kept) {
+        return std::pair(kept.second->bytes, -kept.first) <= std::pair(entry.bytes, -entry.study_id);
+      });
+    }
     bytes -= oldest->second->bytes;
     entries_.erase(oldest);
   }
+  return true;
 }
 
 }  // namespace tunefarm

@@ -45,6 +45,8 @@ struct StudyReading {
   int64_t revision = 0;  // another one after each change, also when the study was read anew; never 0
   int64_t stored = 0;    // trials of the search but for LOST ones, as far as is known
   bool is_cut = false;   // no more of it will be read
+  // Not all that had ended before the call was read in time; `stored` may not know of it yet.
+  bool is_behind = false;
 };
 
 class StudyResults {
@@ -64,16 +66,18 @@ class StudyResults {
   struct Entry;
 
   std::shared_ptr<Entry> Find(const KnownStudy& study) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until what had ended when it was called is read, or the time is over.
-  absl::Status Refresh(const KnownStudy& study, const std::shared_ptr<Entry>& entry) LOCKS_EXCLUDED(mutex_);
+  // Waits until what had ended when it was called is read, or the time is over; answers whether it is read.
+  absl::StatusOr<bool> Refresh(const KnownStudy& study, const std::shared_ptr<Entry>& entry) LOCKS_EXCLUDED(mutex_);
   void PostPart(const std::shared_ptr<Entry>& entry) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The rest on the thread that reads.
   void ReadPart(const std::shared_ptr<Entry>& entry) LOCKS_EXCLUDED(mutex_);
   // Answers whether it was the last part of the pass.
   absl::StatusOr<bool> AddPart(Entry* entry);
   absl::Status CountStored(Entry* entry);
-  // Drops others.
-  void MakeRoomFor(const Entry& entry) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops others that nobody waits for. False where this one has to go, since that is not enough: of those that are
+  // being read the largest stays, so that each gets its turn in the end.
+  bool MakeRoomFor(const Entry& entry) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(const Entry& entry) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Store* const store_;
   Clock* const clock_;

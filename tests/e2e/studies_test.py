@@ -39,7 +39,7 @@ class Studies:
         """When all that is stored has been read."""
         def read():
             chart = self.chart(**fields)
-            return chart if chart.coverage.read == chart.coverage.stored else None
+            return None if chart.coverage.is_behind else chart
         return wait_until(read, "all trials in memory")
 
     def filtered(self, trial_filter, **fields):

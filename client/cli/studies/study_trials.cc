@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
+
 #include "client/cli/studies/job_names.h"
+#include "server/base/clock.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/value_proto.h"
@@ -12,6 +15,9 @@ namespace {
 
 using Kernels = v1::KernelService::StubInterface;
 using Studies = v1::StudyService::StubInterface;
+
+// Of a study that goes on more may end while it is read: after this long what is read then is enough.
+constexpr std::chrono::seconds kOpenWait{10};
 
 std::string StudyList(const v1::Job& job) {
   constexpr int kShownMax = 20;
@@ -53,12 +59,14 @@ absl::StatusOr<v1::StudyCoverage> AwaitTrials(Connection* connection, const v1::
   request.set_study(study.name());
   request.set_columns(1);
   request.set_rows(1);
+  const MonotonicTime until = Clock::Real()->Now() + kOpenWait;
   while (true) {
     // The daemon lets each call wait for what it reads.
     ASSIGN_OR_RETURN(const v1::GetStudyChartResponse response,
                      Connection::Call(connection->studies(), &Studies::GetStudyChart, request));
     const v1::StudyCoverage& coverage = response.coverage();
-    if (coverage.is_cut() || coverage.read() >= coverage.stored()) return coverage;
+    const bool is_enough = coverage.is_open() && coverage.read() >= coverage.stored() && Clock::Real()->Now() >= until;
+    if (coverage.is_cut() || !coverage.is_behind() || is_enough) return coverage;
   }
 }
 

@@ -265,6 +265,7 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   ASSERT_TRUE(farm.Finish(second));
   EXPECT_EQ(TextOf(farm.Job(second).studies(0).best().config()), "A=4,B=2");
   EXPECT_EQ(farm.Job(second).studies(0).best().job(), second) << "its new measurement is filed";
+  EXPECT_EQ(TextOf(farm.Job(second).studies(0).incumbent().config()), "A=4,B=2");
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
     return question.config == "A=8,B=2" ? Timed(900) : Bowl(question);
   });

@@ -170,6 +170,9 @@ TEST_F(SubmitTest, RefusesNumbersOutOfBounds) {
   job.mutable_budget()->set_max_trials(-1);
   EXPECT_EQ(ReasonOf(Refused(job)), "BUDGET_INVALID");
   job = OneProblem();
+  job.set_label(std::string("night\0ly", 8));
+  EXPECT_THAT(Text(Refused(job)), HasSubstr("the label has a NUL character at byte 5"));
+  job = OneProblem();
   *job.add_problems() = TestProblem(1024);
   EXPECT_THAT(Text(Refused(job)), HasSubstr("problems[0] and problems[1] are the same"));
 }

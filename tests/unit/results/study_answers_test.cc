@@ -167,6 +167,13 @@ TEST_F(StudyAnswersTest, AnAnalysisOfWhatPasses) {
   EXPECT_EQ(analysis.parameters(1).values(0).failed(), 1);
 }
 
+TEST_F(StudyAnswersTest, TheLastFinalCountsForTheDefaultConfig) {
+  AddSome();
+  EXPECT_EQ(data_.default_ns(), 41);
+  Add(8, "A=2,M=64", 45, "", v1::TRIAL_PURPOSE_FINALIST);
+  EXPECT_EQ(data_.default_ns(), 45);
+}
+
 TEST_F(StudyAnswersTest, AGrid) {
   AddSome();
   v1::GetParameterGridRequest request;
@@ -189,6 +196,20 @@ TEST_F(StudyAnswersTest, AGrid) {
   EXPECT_EQ(ReasonOf(GridAnswer(view_, request).status()), "FILTER_INVALID");
   request.set_row_parameter("B");
   EXPECT_EQ(ReasonOf(GridAnswer(view_, request).status()), "FILTER_INVALID");
+}
+
+TEST_F(StudyAnswersTest, AGridHasSoManyPairs) {
+  v1::GetParameterGridRequest request;
+  request.set_column_parameter("A");
+  request.set_row_parameter("M");
+  int values = 0;
+  const auto refused = [&](int until) {
+    for (; values < until; ++values) Add(values, "A=" + std::to_string(values) + ",M=" + std::to_string(values), 50);
+    data_.Settle();
+    return std::string(GridAnswer(view_, request).status().message());
+  };
+  EXPECT_EQ(refused(316), "");
+  EXPECT_THAT(refused(317), HasSubstr("100489 pairs of values, a grid shows 100000 at most"));
 }
 
 TEST_F(StudyAnswersTest, ChartSizes) {

@@ -109,7 +109,7 @@ class PlayedStore : public FaultyStore {
 struct Seen {
   std::vector<int64_t> ordinals;  // by their ends
   int64_t revision = 0, stored = 0;
-  bool is_cut = false;
+  bool is_cut = false, is_behind = false;
 };
 
 class StudyResultsTest : public testing::Test {
@@ -134,6 +134,7 @@ class StudyResultsTest : public testing::Test {
       seen.revision = reading.revision;
       seen.stored = reading.stored;
       seen.is_cut = reading.is_cut;
+      seen.is_behind = reading.is_behind;
       return absl::OkStatus();
     });
     if (!status.ok()) return status;
@@ -237,6 +238,7 @@ TEST_F(StudyResultsTest, ACallDoesNotWaitForASlowStore) {
   const Seen early = *Read();
   EXPECT_THAT(early.ordinals, IsEmpty());
   EXPECT_LE(early.stored, 25);
+  EXPECT_TRUE(early.is_behind) << "nothing is read, and perhaps nothing counted";
   trials().Release();
   // The pass that was asked for goes on without a call; each of these looks at what it has read.
   int64_t read = 0;
@@ -253,8 +255,15 @@ TEST_F(StudyResultsTest, AStudyThatHasEndedIsReadOnce) {
   for (int64_t i = 0; i < 25; ++i) trials().Put(1, RowOf(i));
   EXPECT_EQ(Read(1, false)->ordinals.size(), 25u);
   EXPECT_THAT(trials().TakeReads(), ElementsAre(0, 10, 20));
-  EXPECT_EQ(Read(1, false)->ordinals.size(), 25u);
+  const Seen again = *Read(1, false);
+  EXPECT_EQ(again.ordinals.size(), 25u);
+  EXPECT_FALSE(again.is_behind);
   EXPECT_THAT(trials().TakeReads(), IsEmpty());
+  // The call saw it before it had ended, or in another database.
+  trials().Put(1, RowOf(25));
+  EXPECT_EQ(Read(1, true)->ordinals.size(), 26u);
+  trials().Put(1, RowOf(26));
+  EXPECT_EQ(Read(1, false)->ordinals.size(), 27u);
 }
 
 TEST_F(StudyResultsTest, AnotherDatabaseIsReadAnew) {
@@ -287,6 +296,26 @@ TEST_F(StudyResultsTest, WhatWasNotUsedForLongestGoes) {
   EXPECT_EQ(again.ordinals.size(), 1500u);
   EXPECT_THAT(trials().TakeReads(), ElementsAre(0, 1000));
   EXPECT_GT(again.revision, revisions[2]) << "it may have changed meanwhile";
+}
+
+TEST_F(StudyResultsTest, StudiesThatAreReadAtOnceShareTheMemory) {
+  StudyResultsOptions options = Patient(100);
+  options.wait = Duration::zero();
+  options.bytes_max = 100'000;  // of 1,000 trials each three of these studies, of 1,500 one
+  Make(options);
+  trials().Hold();
+  for (const int64_t study : {1, 2, 3}) {
+    for (int64_t i = 0; i < 1500; ++i) trials().Put(study, RowOf(i));
+    EXPECT_TRUE(Read(study, false)->is_behind);
+  }
+  trials().Release();
+  Seen first;
+  do first = *Read(1, false);
+  while (first.is_behind);
+  EXPECT_EQ(first.ordinals.size(), 1500u);
+  trials().Hold();
+  for (const int64_t study : {2, 3}) EXPECT_THAT(Read(study, false)->ordinals, IsEmpty()) << "it gave way";
+  trials().Release();
 }
 
 TEST_F(StudyResultsTest, AStudyLargerThanTheMemoryIsCut) {

@@ -227,7 +227,12 @@ interface Curve {
   ns: Float64Array;
 }
 
-// A study that goes on gets new points; of one that has ended nothing is loaded again.
+// It has ended, and the daemon has read all of it.
+function isSettled({ chart: { coverage } }: Curve): boolean {
+  return !coverage?.isOpen && !coverage?.isBehind;
+}
+
+// A study that goes on gets new points; of one that is settled nothing is loaded again.
 async function loadCurves(
   names: string[],
   axis: string,
@@ -237,7 +242,7 @@ async function loadCurves(
   const curves = await Promise.all(
     names.map(async (name) => {
       const known = previous?.find((each) => each.name === name);
-      if (known && !known.chart.coverage?.isOpen) return known;
+      if (known && isSettled(known)) return known;
       const request = {
         study: fullName(name),
         x: axis === "time" ? ("CHART_AXIS_SECONDS" as const) : ("CHART_AXIS_EVALUATIONS" as const),
@@ -363,7 +368,7 @@ function Studies(props: { names: string[]; query: ViewProps["query"] }) {
     `${axis} ${names.join()}`,
     (signal, previous: Curve[] | undefined) => loadCurves(names, axis, previous, signal),
     1000,
-    (curves) => curves.every((curve) => !curve.chart.coverage?.isOpen),
+    (curves) => curves.every(isSettled),
   );
   const change = (to: string[]) => setQuery({ studies: listOf(to.join(), 2).join() });
   if (error && !data) return <Failure error={error} />;

@@ -49,7 +49,7 @@ function isRead(coverage: StudyCoverage | undefined): boolean {
 }
 
 function isSettled(coverage: StudyCoverage | undefined): boolean {
-  return coverage !== undefined && !coverage.isOpen && isRead(coverage);
+  return coverage !== undefined && !coverage.isOpen && !coverage.isBehind && isRead(coverage);
 }
 
 function pollMs(coverage: StudyCoverage | undefined): number {
@@ -247,7 +247,9 @@ function useAnalysis(study: string, filter: TrialFilter) {
         { study, filter, withoutImportance: true, ...(revision ? { knownRevision: revision } : {}) },
         signal,
       );
-      return previous && next.coverage?.revision === revision ? previous : next;
+      if (!previous || next.coverage?.revision !== revision) return next;
+      const isNews = isSettled(next.coverage) !== isSettled(previous.coverage);
+      return isNews ? { ...previous, coverage: next.coverage } : previous;
     },
     (data) => Math.max(2000, pollMs(data.coverage)),
     (data) => isSettled(data.coverage),
@@ -303,7 +305,9 @@ export function StudyView({ params, query }: ViewProps) {
         },
         signal,
       );
-      return previous && response.coverage?.revision === revision ? previous : { response, isTime, isLog };
+      if (!previous || response.coverage?.revision !== revision) return { response, isTime, isLog };
+      const isNews = isSettled(response.coverage) !== isSettled(previous.response.coverage);
+      return isNews ? { ...previous, response: { ...previous.response, coverage: response.coverage } } : previous;
     },
     (chart) => pollMs(chart.response.coverage),
     (chart) => isSettled(chart.response.coverage),
