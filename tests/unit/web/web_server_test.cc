@@ -205,7 +205,9 @@ TEST_F(WebServerTest, OnePrincipalLeavesRoomForOthers) {
   for (size_t i = 0; i < asking.size(); ++i) {
     const Answered answered = Receive(asking[i]);
     EXPECT_EQ(answered.status, polled[i].revents != 0 ? 429 : 200);
-    if (polled[i].revents != 0) EXPECT_EQ(answered.reason(), "TOO_MANY_CALLS");
+    if (polled[i].revents != 0) {
+      EXPECT_EQ(answered.reason(), "TOO_MANY_CALLS");
+    }
   }
 }
 
