@@ -67,7 +67,7 @@ struct Principal {
   PrincipalKind owner = PrincipalKind::kSocket;  // of a session: who made it
   int64_t expires_at_ms = 0;  // of a certificate or session: when it ends at the latest, since 1970 UTC
 
-  // A session has neither the right to bring code nor that of agents, whoever made it.
+  // A session never has the roles `kernels` and `agent`, also when an administrator created it.
   bool Has(Right right) const {
     return rights.Has(right) &&
            (kind != PrincipalKind::kSession || (right != Right::kKernels && right != Right::kAgent));

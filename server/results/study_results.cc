@@ -12,7 +12,8 @@ namespace tunefarm {
 namespace {
 
 constexpr int kReaderNice = 5;
-// Revisions of a study that is read anew begin above those of before: 2^20 changes take longer than a millisecond.
+// When a study is read again from the start, its revisions begin above the earlier ones: 2^20 changes take longer than
+// a millisecond.
 constexpr int kRevisionBits = 20;
 // Of a study without trials, about.
 constexpr size_t kEntryBytes = 4096;
@@ -37,7 +38,7 @@ struct StudyResults::Entry {
   absl::Status status;        // of the last pass
   bool ends_with_it = false;  // the study had ended when the last pass was asked for
   bool is_complete = false;   // no further pass will find anything
-  bool is_dropped = false;    // in the midst of a pass, for want of memory
+  bool is_dropped = false;    // during a pass, because the memory limit was reached
 
   // Of the thread that reads.
   int64_t next_ordinal = 0;
@@ -132,7 +133,7 @@ void StudyResults::ReadPart(const std::shared_ptr<Entry>& entry) {
   const absl::StatusOr<bool> is_last = AddPart(entry.get());
   MutexLock lock(&mutex_);
   if (!MakeRoomFor(*entry)) {
-    // Those who wait are answered with what there is; the next call begins anew.
+    // Waiting calls are answered with the trials read so far; the next call reads the study from the start.
     Drop(*entry);
     entry->is_dropped = true;
     entry->passes_begun = entry->passes_ended = entry->passes_asked;
@@ -146,7 +147,7 @@ void StudyResults::ReadPart(const std::shared_ptr<Entry>& entry) {
   entry->status = is_last.status();
   entry->passes_ended = entry->passes_begun;
   if (!is_last.ok() && !absl::IsUnavailable(is_last.status())) {
-    // The next call begins anew.
+    // The next call reads the study from the start.
     Drop(*entry);
   }
   if (entry->passes_asked > entry->passes_begun) {

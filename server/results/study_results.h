@@ -1,6 +1,6 @@
 // StudyResults: studies by columns, of those that were asked for last, as far as memory goes. What has ended since is
 // read at each call, from the lowest ordinal on that was not stored yet, also of studies that another daemon drives.
-// Of a database that was put back to an older state all is read anew.
+// When a database was restored from a backup, its studies are read again from the start.
 //
 // Thread-safe. One thread of low priority reads, a part of each study in its turn; it starts with the first call. The
 // destructor waits for the part that is being read; no call is open then.
@@ -42,7 +42,7 @@ struct KnownStudy {
 // What has been read of it.
 struct StudyReading {
   const StudyData* data = nullptr;
-  int64_t revision = 0;  // another one after each change, also when the study was read anew; never 0
+  int64_t revision = 0;  // changes with every change and whenever the study is read from the start; never 0
   int64_t stored = 0;    // trials of the search but for LOST ones, as far as is known
   bool is_cut = false;   // no more of it will be read
   // Not all that had ended before the call was read in time; `stored` may not know of it yet.

@@ -189,7 +189,7 @@ class Browser:
                 found = self.find(role, name, below)
                 return bool(found) and (found[0].click() or True)
             except (StaleElementReferenceException, ElementClickInterceptedException):
-                return False  # it was drawn anew meanwhile
+                return False  # the page has replaced the element
         try:
             wait_until(clicked, f"a click on {role} {name!r}")
         except AssertionError:

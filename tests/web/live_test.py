@@ -91,7 +91,7 @@ class Live(PageTest):
         wait_until(lambda: browser.driver.current_url.endswith("#/jobs"), "the list of jobs")
 
     def test_nine_tabs(self):
-        """A browser has six connections to a host; whoever holds one leaves the others waiting."""
+        """A browser has six connections to a host; a request that holds one delays the others."""
         job = self.submit("matmul_host")
         self.addCleanup(self.farm.cli, "jobs", "cancel", job)
         browser = self.browser

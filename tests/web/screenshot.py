@@ -37,7 +37,7 @@ def main():
         directory = pathlib.Path(folder) / "data"
         if len(sys.argv) > 2:
             directory.mkdir(mode=0o700)
-            # The database with its log; caches and sockets are made anew.
+            # The database with its log; the daemon makes new caches and sockets.
             for file in pathlib.Path(sys.argv[2]).glob("tunefarm.db*"):
                 shutil.copy2(file, directory)
         with Dashboard(directory=directory) as farm, Browser() as browser:

@@ -356,7 +356,7 @@ TEST_F(StudyResultsTest, ATrialThatCannotBeReadIsAnErrorOfItsStudy) {
   EXPECT_TRUE(absl::IsDataLoss(Read().status()));
   EXPECT_EQ(Read(2)->ordinals.size(), 1u);
   trials().Put(1, RowOf(1));
-  EXPECT_EQ(Read()->ordinals.size(), 2u) << "read anew";
+  EXPECT_EQ(Read()->ordinals.size(), 2u) << "read from the start";
 }
 
 }  // namespace
