@@ -2,14 +2,16 @@
 """What ten hostile clients cost the others, in one table: look-ups and an honest job without them and with them, and the
 daemon's memory.
 
-  hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces] [--nice 0]
+  hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces]
+                     [--apart]
 
 The job is the median of three, each of a problem of its own, so that none repeats the results of another. Five such jobs
 run before: a search learns from at most four earlier studies, so that all that are timed have as many to learn from.
 
 --mib: size of the requests that explode when they are parsed. --expensive-spaces: two of the ten submit definitions of 8
-parameters of 18 doubles each with a rule of two sides. --nice: the clients' niceness; 19 leaves the processors to the
-daemon, as clients on other machines do. Needs grpcio.
+parameters of 18 doubles each with a rule of two sides. --apart: the clients run on half of this machine's cores, and the
+daemon, its workers and the honest job on the other half, in all three rows: clients on other machines take nothing of the
+daemon's cores, either. Needs grpcio.
 """
 
 import argparse
@@ -37,6 +39,19 @@ reference { steps { kernel { entry: "expensive" arguments: ["out"] } } }
               for i in range(8)) + f"constraints {{ expression: \"{SUM} >= 36.6885\" }}\nconstraints {{ expression: \"{SUM} <= 36.6975\" }}\n"
 
 
+def halves_of_cores():
+    """The processors of two halves of the cores that this process may use; threads of one core stay together."""
+    cores = {}
+    for processor in sorted(os.sched_getaffinity(0)):
+        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+        cores.setdefault(siblings.read_text().strip(), []).append(processor)
+    groups = list(cores.values())
+    if len(groups) < 2:
+        sys.exit("hostile_clients.py: --apart needs two cores, and this process may use one")
+    half = len(groups) // 2
+    return sum(groups[:half], []), sum(groups[half:], [])
+
+
 def quantiles(seconds):
     ms = sorted(1000 * s for s in seconds)
     at = lambda q: ms[int(q * (len(ms) - 1))]
@@ -50,8 +65,13 @@ def main():
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--mib", type=int, default=1)
     parser.add_argument("--expensive-spaces", action="store_true")
-    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--apart", action="store_true")
     options = parser.parse_args()
+    of_clients = []
+    if options.apart:
+        of_clients, of_daemon = halves_of_cores()
+        os.sched_setaffinity(0, of_daemon)
+        print(f"clients on the processors {of_clients}, the rest on {of_daemon}")
     os.environ.update(TUNEFARM_BIN_DIR=str(options.bin), TUNEFARM_SOURCE_DIR=str(SOURCE))
     sys.path[:0] = [str(SOURCE / "tests/fault"), str(SOURCE / "tests/e2e")]
     from farm import Farm
@@ -108,7 +128,7 @@ def main():
                                        TUNEFARM_CLIENT_CERTIFICATE=str(ca / "alice.pem"), TUNEFARM_CLIENT_KEY=str(ca / "alice.key"))
                 peers.append(stack.enter_context(HostilePeer(
                     kind, environment, address=address, ca=ca / "ca.pem", http=pages, job="jobs/1", size=options.mib << 20,
-                    cli=options.bin / "tunefarm", folder=expensive, nice=options.nice, **identity)))
+                    cli=options.bin / "tunefarm", folder=expensive, processors=",".join(map(str, of_clients)), **identity)))
             measure(farm, "with ten")
         measure(farm, "after them")
         for peer in peers:

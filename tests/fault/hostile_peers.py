@@ -149,7 +149,8 @@ class Peer:
             self.count("accepted" if done.returncode == 0 else "refused")
 
     def run(self, kind):
-        os.nice(int(self.options.get("nice", 0)))
+        if self.options.get("processors"):
+            os.sched_setaffinity(0, map(int, self.options["processors"].split(",")))
 
         def listen():
             sys.stdin.read()
