@@ -2,11 +2,13 @@
 
 Both have the same config and the same sizes of groups (routing=explicit: expert e has rows_(e % 8) rows; tokens in the
 experts' order). They take turns on the device; a turn is as many samples, enqueued at once behind flushes of the L2 cache, of
-which the median counts. The ratio is the median over the turns of launch / worker, so that drifts of the clocks cancel.
+which the median counts. The ratio is the median over the turns of launch / worker, so that drifts of the clocks cancel. Each
+turn of this process has its arrays at other addresses: where arrays lie changes a kernel's time by more than a percent.
 """
 
 import json
 import os
+import random
 import statistics
 import subprocess
 import tempfile
@@ -53,16 +55,15 @@ class Worker:
         self.directory.cleanup()
 
 
-def launch_of(torch, packages, op, case, sizes):
-    """(a call that launches, the config as NAME=VALUE words)."""
-    import tunefarm.launch
+def launch_of(torch, kernel, takes_ends, op, case, sizes, turn):
+    """A call that launches the kernel on arrays of its own, and what lies between them, which places those of other turns
+    elsewhere."""
     from torch_grouped_mm import CASES
-    from torch_host_cost import package_kernel
     tokens, topk, experts, n, k = CASES[case]
     rows = tokens * topk
-    kernel, takes_ends = package_kernel(tunefarm.launch, packages, KERNELS[op], False, E=experts, N=n, K=k)
     sizes = torch.tensor(sizes, dtype=torch.int32)
     generator = torch.Generator(device="cuda").manual_seed(1)
+    drawn = random.Random(turn)
 
     def normal(deviation, *shape):
         return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, generator=generator).mul_(deviation)
@@ -78,39 +79,51 @@ def launch_of(torch, packages, op, case, sizes):
         "gather_indices": lambda: torch.arange(rows, device="cuda", dtype=torch.int32),
         "topk_weights": lambda: torch.ones(rows, device="cuda"),
     }
-    arrays = {argument.name: made[argument.name]() for argument in kernel.arguments}
-    open_dims = {"tokens": tokens, "topk": topk}
-    dims = {name: open_dims[name] for name in kernel.dims}
-    plan = kernel.plan(**dims)
-    return lambda: kernel(**arrays, **dims), plan.config.split(","), plan.match
+    arrays, gaps = {}, []
+    for argument in kernel.arguments:
+        gaps.append(torch.empty(drawn.randint(1, 64) << 20, device="cuda", dtype=torch.uint8))
+        arrays[argument.name] = made[argument.name]()
+    dims = dims_of(kernel, case)
+    return lambda: kernel(**arrays, **dims), gaps
+
+
+def dims_of(kernel, case):
+    from torch_grouped_mm import CASES
+    tokens, topk, *_ = CASES[case]
+    return {name: {"tokens": tokens, "topk": topk}[name] for name in kernel.dims}
 
 
 def pair(torch, timer, worker, packages, case, op, turns):
+    import tunefarm.launch
     from torch_grouped_mm import CASES
+    from torch_host_cost import package_kernel
     tokens, topk, experts, n, k = CASES[case]
     eight = SIZES[case]
     sizes = [eight[expert % 8] for expert in range(experts)]
     assert sum(sizes) == tokens * topk
-    call, config, match = launch_of(torch, packages, op, case, sizes)
+    kernel, takes_ends = package_kernel(tunefarm.launch, packages, KERNELS[op], False, E=experts, N=n, K=k)
+    plan = kernel.plan(**dims_of(kernel, case))
+    config = plan.config.split(",")
     dims = {"tokens": tokens, "topk": topk, "E": experts, "N": n, "K": k, "routing": "explicit",
             **{f"rows_{index}": size for index, size in enumerate(eight)}}
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
     worker.median_us(KERNELS[op], config, dims)  # compiles
     times = {"launch": [], "worker": []}
     for turn in range(turns):
         for side in ("launch", "worker") if turn % 2 == 0 else ("worker", "launch"):
             if side == "launch":
+                call, gaps = launch_of(torch, kernel, takes_ends, op, case, sizes, turn)
+                torch.cuda.synchronize()
                 time.sleep(COOLING_S)
                 timer.batch_us(call, 3)  # as the worker, which warms up
                 times[side].append(statistics.median(timer.batch_us(call, SAMPLES)))
+                del call, gaps
+                torch.cuda.empty_cache()
             else:
                 torch.cuda.synchronize()
                 time.sleep(COOLING_S)
                 times[side].append(worker.median_us(KERNELS[op], config, dims))
     ratios = [launch / run for launch, run in zip(times["launch"], times["worker"])]
-    return {"case": case, "op": op, "match": match, "config": config, "turns_us": times, "ratio": statistics.median(ratios),
+    return {"case": case, "op": op, "match": plan.match, "config": config, "turns_us": times, "ratio": statistics.median(ratios),
             "launch_us": statistics.median(times["launch"]), "worker_us": statistics.median(times["worker"])}
 
 
