@@ -193,8 +193,9 @@ absl::StatusOr<v1::ListJobsResponse> TuningApi::ListJobs(const v1::ListJobsReque
     states.push_back(known);
   }
   ASSIGN_OR_RETURN(const Page<JobRow> page,
-                   deps_.store->jobs()->ListJobs(states, {size, request.page_token()},
-                                                 {request.kernel_name(), request.label(), request.submitted_by()}));
+                   deps_.store->jobs()->ListJobs(
+                       states, {size, request.page_token()},
+                       {request.kernel_name(), request.label(), request.submitted_by(), request.device_class_id()}));
   v1::ListJobsResponse response;
   int look_ups_left = kStudiesLookedUpMax;
   for (const JobRow& row : page.rows) {

@@ -1,5 +1,8 @@
-// The three numbers that lists show of a job. A plain value.
+// What lists show of a job. A plain value.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "server/measure/geometric_mean.h"
 #include "tunefarm/v1/job.pb.h"
@@ -14,6 +17,7 @@ class SummaryOfStudies {
 
  private:
   GeometricMean gain_, floor_share_;
+  std::vector<std::string> device_class_ids_;
 };
 
 }  // namespace tunefarm

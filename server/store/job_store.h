@@ -45,9 +45,10 @@ struct JobStateRow {
 
 // Which jobs a list has: those that have every name that is not empty.
 struct JobFilter {
-  std::string kernel_name;   // display name of the kernel
-  std::string label;         // of the job
-  std::string submitted_by;  // who submitted it
+  std::string kernel_name;      // display name of the kernel
+  std::string label;            // of the job
+  std::string submitted_by;     // who submitted it
+  std::string device_class_id;  // of one of its studies
 };
 
 class JobStore {

@@ -245,10 +245,10 @@ TEST_F(StoreScale, AQueueOfManyJobsCostsAsMuchAsAQueueOfFew) {
     (*costs)["a page of jobs"] = steps_.Of([&] { TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {})); });
     // None has it.
     (*costs)["a page of a label"] = steps_.Of([&] {
-      TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {}, {"", "night", ""}));
+      TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {}, {"", "night", "", ""}));
     });
     (*costs)["a page of a submitter"] = steps_.Of([&] {
-      TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {}, {"", "", "alice"}));
+      TUNEFARM_CHECK_OK(store_->jobs()->ListJobs({}, {}, {"", "", "alice", ""}));
     });
     (*costs)["a submit"] = steps_.Of([&] { AddJob("one more of " + std::to_string(costs->size() + few.size()), 1); });
   };

@@ -465,7 +465,8 @@ TEST_P(StoreConformance, ListsOfJobsAreStableUnderInserts) {
 }
 
 TEST_P(StoreConformance, ListsOfJobsAreFiltered) {
-  // Jobs 0 to 11: every second of another kernel, every third with a label, every fourth submitted by somebody.
+  // Jobs 0 to 11: every second of another kernel, every third with a label, every fourth submitted by somebody,
+  // every fifth with a study of another class beside.
   std::vector<int64_t> ids;
   for (int i = 0; i < 12; ++i) {
     SubmitRequest submit = MakeSubmit("uid-" + std::to_string(i));
@@ -475,6 +476,7 @@ TEST_P(StoreConformance, ListsOfJobsAreFiltered) {
     }
     if (i % 3 == 0) submit.job.label = "night";
     if (i % 4 == 0) submit.job.submitted_by = "alice";
+    if (i % 5 == 0) submit.job.studies.push_back(MakeStudy(2, "far"));
     ids.push_back(Submit(submit));
   }
   ASSERT_TRUE(Set(ids[6], JobState::kFailed).ok());
@@ -492,18 +494,22 @@ TEST_P(StoreConformance, ListsOfJobsAreFiltered) {
     } while (!token.empty());
     return found;
   };
-  EXPECT_THAT(list({"softmax", "", ""}), ElementsAre(11, 9, 7, 5, 3, 1));
-  EXPECT_THAT(list({"", "night", ""}), ElementsAre(9, 6, 3, 0));
-  EXPECT_THAT(list({"", "", "alice"}), ElementsAre(8, 4, 0));
-  EXPECT_THAT(list({"matmul", "night", ""}), ElementsAre(6, 0));
-  EXPECT_THAT(list({"matmul", "", "alice"}), ElementsAre(8, 4, 0));
-  EXPECT_THAT(list({"matmul", "night", "alice"}), ElementsAre(0));
-  EXPECT_THAT(list({"", "night", ""}, {JobState::kQueued}), ElementsAre(9, 3, 0));
-  EXPECT_THAT(list({"", "nigh", ""}), IsEmpty());
-  EXPECT_THAT(list({"' OR ''='", "", ""}), IsEmpty());
+  EXPECT_THAT(list({"softmax", "", "", ""}), ElementsAre(11, 9, 7, 5, 3, 1));
+  EXPECT_THAT(list({"", "night", "", ""}), ElementsAre(9, 6, 3, 0));
+  EXPECT_THAT(list({"", "", "alice", ""}), ElementsAre(8, 4, 0));
+  EXPECT_THAT(list({"matmul", "night", "", ""}), ElementsAre(6, 0));
+  EXPECT_THAT(list({"matmul", "", "alice", ""}), ElementsAre(8, 4, 0));
+  EXPECT_THAT(list({"matmul", "night", "alice", ""}), ElementsAre(0));
+  EXPECT_THAT(list({"", "", "", "far"}), ElementsAre(10, 5, 0));
+  EXPECT_THAT(list({"", "", "alice", "far"}), ElementsAre(0));
+  EXPECT_THAT(list({"", "", "", "fa"}), IsEmpty());
+  EXPECT_THAT(list({"", "night", "", ""}, {JobState::kQueued}), ElementsAre(9, 3, 0));
+  EXPECT_THAT(list({"", "nigh", "", ""}), IsEmpty());
+  EXPECT_THAT(list({"' OR ''='", "", "", ""}), IsEmpty());
   // A token belongs to its filter.
-  const std::string token = store_->jobs()->ListJobs({}, {1, ""}, {"", "night", ""}).value().next_page_token;
-  for (const JobFilter& another : {JobFilter{}, JobFilter{"", "", "night"}, JobFilter{"", "night ", ""}}) {
+  const std::string token = store_->jobs()->ListJobs({}, {1, ""}, {"", "night", "", ""}).value().next_page_token;
+  for (const JobFilter& another : {JobFilter{}, JobFilter{"", "", "night", ""}, JobFilter{"", "night ", "", ""},
+                                   JobFilter{"", "night", "", "far"}}) {
     EXPECT_EQ(ReasonOf(store_->jobs()->ListJobs({}, {1, token}, another).status()), "PAGE_TOKEN_INVALID");
   }
 }

@@ -176,7 +176,7 @@ class PostgresCopy : public testing::Test {
         }
       }
     }
-    for (const JobFilter& filter : {JobFilter{"", "night", ""}, JobFilter{"", "", "alice"}})
+    for (const JobFilter& filter : {JobFilter{"", "night", "", ""}, JobFilter{"", "", "alice", ""}})
       for (const JobRow& job : Value(store->jobs()->ListJobs({}, {}, filter)).rows) add("filtered", job.job_id);
     add("deleted", ReasonOf(store->kernels()->GetKernel("gone").status()));
     for (const KernelRow& k : Value(store->kernels()->ListKernels({1000, ""})).rows) {

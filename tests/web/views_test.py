@@ -125,6 +125,18 @@ class Views(PageTest):
         self.assertGreater(brightness(light), 600)
         self.assertLess(brightness(dark), 200)
 
+    def test_jobs_by_device_class(self):
+        browser = self.browser
+        self.show("jobs")
+        there = self.farm.json("jobs", "show", 1)["studies"][0]["device_class_id"]
+        browser.click("button", there)
+        browser.wait_text("matmul_host")
+        self.assertIn(f"class={there}", browser.driver.current_url)
+        browser.type(browser.wait_for("field", re.compile("^device class")), there + "0")
+        browser.wait_text("No job passes the filter")
+        browser.click("button", "Clear")
+        browser.wait_text("matmul_host")
+
     def test_the_chart_is_drawn(self):
         """The canvas holds more than its ground, and its sentence says what is in it."""
         self.show("study")

@@ -245,12 +245,14 @@ class Client:
         return _wire.job(self._read(self._tuning.GetJob, request, timeout).job)
 
     def jobs(self, *, states: Sequence[model.JobState] = (), kernel: str = "", label: str = "",
-             submitted_by: str = "", timeout: Optional[float] = None) -> List[model.Job]:
+             submitted_by: str = "", device_class: str = "", timeout: Optional[float] = None) -> List[model.Job]:
         """Newest first, without studies; only those in `states`, if any are named, of the kernel of this display name,
-        with this label and submitted by this certificate or token, where these are given."""
+        with this label, submitted by this certificate or token and with a study of the device class of this id, where
+        these are given."""
         numbers = [_requests.number(state) for state in states]
         request = tuning_service_pb2.ListJobsRequest(
-            page_size=_PAGE_SIZE, states=numbers, kernel_name=kernel, label=label, submitted_by=submitted_by)
+            page_size=_PAGE_SIZE, states=numbers, kernel_name=kernel, label=label, submitted_by=submitted_by,
+            device_class_id=device_class)
         return Listing(map(_wire.job, self._pages(self._tuning.ListJobs, request, "jobs", timeout)))
 
     def cancel(self, job: JobLike, *, timeout: Optional[float] = None) -> model.Job:

@@ -57,12 +57,13 @@ absl::StatusOr<DrivenState> LockJob(Sql& sql, int64_t job_id) {
   return *job;
 }
 
-// Of the jobs that fit $4 to $6, in a list that begins with an index of those that meet the condition.
+// Of the jobs that fit $4 to $7, in a list that begins with an index of those that meet the condition.
 #define TUNEFARM_LIST_JOBS(condition)                                                                         \
   "SELECT " TUNEFARM_JOB_COLUMNS " FROM job WHERE " condition                                                 \
   " AND job_id < $1 AND ($2 = 0 OR (($2 >> state) & 1) = 1) AND ($4 = '' OR label = $4) AND ($5 = '' OR "     \
   "submitted_by = $5) AND ($6 = '' OR kernel_id IN (SELECT k.kernel_id FROM kernel k WHERE k.display_name = " \
-  "$6)) ORDER BY job_id DESC LIMIT $3"
+  "$6)) AND ($7 = '' OR EXISTS (SELECT 1 FROM study s WHERE s.job_id = job.job_id AND s.class_id = $7)) "     \
+  "ORDER BY job_id DESC LIMIT $3"
 
 // Few jobs share a label.
 std::string_view ListStatement(const JobFilter& filter) {
@@ -74,7 +75,7 @@ std::string_view ListStatement(const JobFilter& filter) {
 // Names a filter in page tokens: no two of them read the same.
 std::string FilterKey(const JobFilter& filter) {
   std::string key;
-  for (const std::string& name : {filter.kernel_name, filter.label, filter.submitted_by}) {
+  for (const std::string& name : {filter.kernel_name, filter.label, filter.submitted_by, filter.device_class_id}) {
     key += " " + std::to_string(name.size()) + ":" + name;
   }
   return key;
@@ -140,9 +141,10 @@ absl::StatusOr<Page<JobRow>> SharedJobs::ListJobs(const std::vector<JobState>& s
   const int size = EffectivePageSize(page.page_size);
   return backend_->ReadSnapshot([&](Sql& sql) -> absl::StatusOr<Page<JobRow>> {
     Page<JobRow> result;
-    ASSIGN_OR_RETURN(result.rows, sql.ReadAll(ReadJob, ListStatement(filter),
-                                              after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(),
-                                              mask, size + 1, filter.label, filter.submitted_by, filter.kernel_name));
+    ASSIGN_OR_RETURN(result.rows,
+                     sql.ReadAll(ReadJob, ListStatement(filter),
+                                 after.has_value() ? (*after)[0] : std::numeric_limits<int64_t>::max(), mask, size + 1,
+                                 filter.label, filter.submitted_by, filter.kernel_name, filter.device_class_id));
     if (CutToPage(size, &result.rows)) {
       result.next_page_token = EncodePageToken(query, {result.rows.back().job_id});
     }

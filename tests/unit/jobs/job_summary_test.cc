@@ -1,4 +1,4 @@
-// The three numbers that lists show of a job.
+// What lists show of a job.
 #include "server/jobs/job_summary.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/jobs/farm.h"
 
@@ -39,6 +40,23 @@ TEST(SummaryOfStudiesTest, MeansAreGeometricAndOfWhatIsKnown) {
   EXPECT_NEAR(summary.gain(), 4, 1e-9);
   EXPECT_NEAR(summary.floor_share(), 0.25, 1e-9);
   EXPECT_EQ(summary.failed_share(), 0);
+}
+
+TEST(SummaryOfStudiesTest, HasEachClassOnce) {
+  SummaryOfStudies studies;
+  for (const char* const id : {"b", "a", "b", "", "c"}) {
+    tunefarm::v1::Study study;
+    study.set_device_class_id(id);
+    studies.Add(study);
+  }
+  const JobSummary some = studies.Get({});
+  EXPECT_THAT(some.device_class_ids(), testing::ElementsAre("b", "a", "c"));
+  for (int i = 0; i < 20; ++i) {
+    tunefarm::v1::Study study;
+    study.set_device_class_id(std::to_string(i));
+    studies.Add(study);
+  }
+  EXPECT_EQ(studies.Get({}).device_class_ids_size(), 16);
 }
 
 TEST(SummaryOfStudiesTest, OfNothingItIsZero) {

@@ -20,10 +20,11 @@ const states: JobState[] = [
   "JOB_STATE_FAILED",
   "JOB_STATE_CANCELLED",
 ];
-const facets: [string, string, (job: Job) => string | undefined][] = [
-  ["kernel", "kernel", (job) => job.kernelName],
-  ["label", "label", (job) => job.label],
-  ["who", "submitted by", (job) => job.submittedBy],
+const facets: [string, string, (job: Job) => (string | undefined)[]][] = [
+  ["kernel", "kernel", (job) => [job.kernelName]],
+  ["class", "device class", (job) => job.summary?.deviceClassIds ?? []],
+  ["label", "label", (job) => [job.label]],
+  ["who", "submitted by", (job) => [job.submittedBy]],
 ];
 
 export function Jobs({ query }: ViewProps) {
@@ -36,6 +37,7 @@ export function Jobs({ query }: ViewProps) {
     kernelName: query["kernel"] ?? "",
     label: query["label"] ?? "",
     submittedBy: query["who"] ?? "",
+    deviceClassId: query["class"] ?? "",
   };
   const isFiltered = chosen.length > 0 || facets.some(([name]) => query[name]);
   const page = usePoll(
@@ -90,13 +92,13 @@ export function Jobs({ query }: ViewProps) {
               onChange={(event) => narrow({ [name]: event.currentTarget.value.trim() })}
             />
             <datalist id={`values-${name}`}>
-              {[...new Set(jobs.map(of))].filter(Boolean).map((value) => (
+              {[...new Set(jobs.flatMap(of))].filter(Boolean).map((value) => (
                 <option key={value} value={value} />
               ))}
             </datalist>
           </label>
         ))}
-        {isFiltered && <Button onClick={() => narrow({ state: "", kernel: "", label: "", who: "" })}>Clear</Button>}
+        {isFiltered && <Button onClick={() => narrow({ state: "", kernel: "", class: "", label: "", who: "" })}>Clear</Button>}
       </div>
       {page.error && <ErrorLine error={page.error} />}
       {!page.data && page.isLoading && <Loading />}
@@ -129,6 +131,11 @@ export function Jobs({ query }: ViewProps) {
               ),
             },
             { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
+            {
+              name: "device class",
+              isText: true,
+              cell: (job) => (job.summary?.deviceClassIds ?? []).map((id) => <div key={id}>{link("class", id)}</div>),
+            },
             { name: "problems", isNumber: true, cell: (job) => count((job.problems ?? []).length) },
             { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
             { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
