@@ -1,8 +1,6 @@
 // The format of the file: a line "tunefarm file sets 1 CHECKSUM", and for each set, the least recently used first, a
 // line "STATE CONTENT BYTES" and that many bytes of packed paths. CHECKSUM, of all that follows its line, STATE and
 // CONTENT are 16 hexadecimal digits.
-#include "server/base/file_set_book.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/file.h"
+#include "server/base/file_set.h"
 #include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"

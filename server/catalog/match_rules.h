@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "server/base/file_set_book.h"
+#include "server/base/file_set.h"
 #include "server/definition/dim_distance.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"

@@ -18,7 +18,7 @@
 #include "server/api/call_limits.h"
 #include "server/api/server_api.h"
 #include "server/base/executor.h"
-#include "server/base/file_set_book.h"
+#include "server/base/file_set.h"
 #include "server/base/mutex.h"
 #include "server/base/thread_pool.h"
 #include "server/base/xdg.h"

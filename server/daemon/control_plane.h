@@ -32,7 +32,7 @@
 #include "server/api/study_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/executor.h"
-#include "server/base/file_set_book.h"
+#include "server/base/file_set.h"
 #include "server/base/random.h"
 #include "server/catalog/best_changes.h"
 #include "server/catalog/catalog.h"

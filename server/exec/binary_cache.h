@@ -13,7 +13,7 @@
 #include <string>
 
 #include "server/base/executor.h"
-#include "server/base/file_set_book.h"
+#include "server/base/file_set.h"
 #include "server/exec/artifact_cache.h"
 #include "server/exec/binary_directory.h"
 #include "server/exec/evaluator_stats.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/base/clock.h"
-#include "server/base/file_set_book.h"
+#include "server/base/file_set.h"
 #include "server/exec/evaluator.h"
 
 namespace tunefarm {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
-#include "server/base/file_set_book.h"
+#include "server/base/file_set.h"
 #include "server/catalog/catalog.h"
 #include "server/catalog/miss_table.h"
 #include "server/farm/device_directory.h"

@@ -1,5 +1,3 @@
-#include "server/base/file_set_book.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>

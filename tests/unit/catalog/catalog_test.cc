@@ -13,7 +13,6 @@
 #include "gtest/gtest.h"
 #include "server/base/file.h"
 #include "server/base/file_set.h"
-#include "server/base/file_set_book.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temporary_directory.h"
 #include "tests/unit/catalog/catalog_case.h"

@@ -12,7 +12,6 @@
 
 #include "server/base/file.h"
 #include "server/base/file_set.h"
-#include "server/base/file_set_book.h"
 #include "server/base/thread.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temporary_directory.h"
