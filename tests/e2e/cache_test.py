@@ -159,6 +159,11 @@ class OutsideHeaders(unittest.TestCase):
             self.assertEqual(again["match"], "MATCH_EXACT")
             self.assertNotEqual(again["best"]["headers"], best["best"]["headers"])
             self.assertEqual([t for t in search(farm.trials(2)) if t.get("reused_trial")], [])
+            # The reference follows, too, and what the runner has kept of it.
+            self.write_header(4)
+            farm.cli("tune", folder, "--policy", "fast")
+            trials = farm.trials(3)
+            self.assertEqual({outcome(t) for t in trials}, {"OK"}, [t.get("message") for t in trials])
 
 
 if __name__ == "__main__":
