@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/agent/trial_report.h"
+#include "server/base/file_set.h"
 #include "server/base/log.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
@@ -46,6 +47,15 @@ constexpr int kReferenceTriesMax = 3;
 bool MayPassAgain(tunefarm::v1::Outcome outcome) {
   return outcome == tunefarm::v1::OUTCOME_COMPILE_TIMEOUT || outcome == tunefarm::v1::OUTCOME_COMPILE_CRASH ||
          outcome == tunefarm::v1::OUTCOME_OUT_OF_MEMORY;
+}
+
+// Whether headers outside of the definition have changed since the reference was compiled, of which the newer compile
+// of a config tells. Configs may include others than the default config: only then are the files looked at.
+bool IsOutdated(const ReferenceWork& reference, const CompileResult& newer) {
+  const FileSet* const inputs = reference.result.inputs.get();
+  if (reference.state != ReferenceWork::State::kReady || inputs == nullptr || inputs->content == 0) return false;
+  if (newer.inputs == nullptr || ChecksumOf(*newer.inputs) == ChecksumOf(*inputs)) return false;
+  return !IsUnchanged(*inputs);
 }
 
 }  // namespace
@@ -332,6 +342,7 @@ void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult re
   if (!IsLost(compile.outcome)) compile_ahead_.Note(compile.from_cache ? 0 : compile.compile_ms);
   if (compile.outcome == tunefarm::v1::OUTCOME_OK && compile.artifact != nullptr) {
     trial->state = State::kCompiled;
+    if (unit->reference != nullptr && IsOutdated(*unit->reference, compile)) *unit->reference = ReferenceWork();
     if (std::optional<Trial> before = MeasuredBefore(*trial)) End(*unit, *trial, *std::move(before));
   } else if (!IsLost(compile.outcome) || !RetryAfterLoss(*unit, *trial, State::kWaiting)) {
     const auto outcome = IsLost(compile.outcome) || compile.outcome == tunefarm::v1::OUTCOME_OK

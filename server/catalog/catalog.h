@@ -75,7 +75,7 @@ class Catalog {
   void AddClass(std::string_view class_id, const DeviceClass& device_class);
 
   // Never fails: the match says how good the answer is. In this order, the first that applies: EXACT (same program,
-  // problem and class), STALE (another driver or toolkit), STALE_SOURCE (same name, another program), NEAREST_SHAPE
+  // problem and class), STALE (see IsStale), STALE_SOURCE (same name, another program), NEAREST_SHAPE
   // (same name and class, EXACT dims equal, BUCKET dims in the same bucket, NEXT_POWER_OF_TWO dims from the asked value
   // to its next power of two, nearest by the distance above and within the definition's lookup_distance_max, pins
   // obeyed), SAME_ARCH (another class of the same compute capability; the same problem, else one that differs in dims

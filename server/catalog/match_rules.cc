@@ -57,7 +57,9 @@ bool IsStale(const CatalogQuery& query, const BestConfig& best) {
   const auto differs = [](std::string_view asked, std::string_view measured) {
     return !asked.empty() && !measured.empty() && asked != measured;
   };
-  return differs(query.driver_version, best.driver_version()) || differs(query.toolkit_version, best.toolkit_version());
+  if (differs(query.driver_version, best.driver_version())) return true;
+  if (differs(query.toolkit_version, best.toolkit_version())) return true;
+  return best.headers() != 0 && query.headers != nullptr && query.headers->HaveChanged(best.headers());
 }
 
 std::optional<double> DimDistance(const tunefarm::v1::Dim& dim, int64_t asked, int64_t tuned) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "server/base/file_set.h"
 #include "server/definition/dim_distance.h"
 #include "server/definition/kernel_plan.h"
 #include "server/device/device_class.h"
@@ -27,11 +28,14 @@ struct CatalogQuery {
   tunefarm::v1::Match worst = tunefarm::v1::MATCH_DEFAULT;
   // The program that is asked for where it is not the plan's, since its definition is not stored. Empty: the plan's.
   std::string_view other_program = {};
+  // Of this machine; null: no header is known to have changed.
+  FileSetBook* headers = nullptr;
 
   std::string_view program_digest() const { return other_program.empty() ? plan->program_digest() : other_program; }
 };
 
-// Whether the driver or the toolkit of the asked device is known to be another one than was measured with.
+// Whether the driver or the toolkit of the asked device is known to be another one than was measured with, or headers
+// outside of the definition to have changed since. May look at these on the disk (FileSetBook::HaveChanged).
 bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);
 
 // By the dim's rule: see definition/dim_distance.h.

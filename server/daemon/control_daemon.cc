@@ -226,6 +226,7 @@ absl::Status ControlDaemon::OpenPlane() {
   options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
   options.data_files = data_files_.get();
+  options.headers = headers_.get();
   options.limits = {config_.max_active_jobs,
                     config_.max_jobs_per_principal,
                     {config_.max_kernels_per_principal, config_.max_kernel_bytes_per_principal}};
@@ -265,6 +266,9 @@ absl::Status ControlDaemon::Open() {
   files.owner_bytes_max = config_.max_data_file_bytes / 2;
   files.named = [this] { return NamedDataFiles(store_->kernels()); };
   ASSIGN_OR_RETURN(data_files_, DataFileStore::Open(std::move(files)));
+  if (config_.role == "all") {
+    headers_ = std::make_unique<FileSetBook>(config_.data_directory + "/headers.list", clock);
+  }
   control_ = std::make_unique<ThreadExecutor>("control", clock);
   agent_executor_ = std::make_unique<ThreadExecutor>("agent", clock);
   if (config_.lookups_first) {
@@ -295,6 +299,7 @@ absl::Status ControlDaemon::Open() {
 
 void ControlDaemon::StartAgent() {
   ProcessEvaluatorOptions options = EvaluatorOptions(config_, local_.sandbox_level);
+  options.headers = headers_.get();
   device_watch_->Connect(&options);
   evaluator_ = std::make_unique<ProcessEvaluator>(std::move(options));
   device_watch_->SetEvaluator(evaluator_.get());

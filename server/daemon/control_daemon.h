@@ -18,6 +18,7 @@
 #include "server/api/call_limits.h"
 #include "server/api/server_api.h"
 #include "server/base/executor.h"
+#include "server/base/file_set.h"
 #include "server/base/mutex.h"
 #include "server/base/thread_pool.h"
 #include "server/base/xdg.h"
@@ -81,6 +82,7 @@ class ControlDaemon : public Daemon {
   DataDirectory directory_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<DataFileStore> data_files_;
+  std::unique_ptr<FileSetBook> headers_;  // null: nothing is compiled here
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadPool> search_;
   std::unique_ptr<ThreadExecutor> agent_executor_;

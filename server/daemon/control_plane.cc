@@ -90,7 +90,8 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                    .devices = &devices_,
                    .catalog = &catalog_,
                    .clock = clock_,
-                   .misses = misses_.table()},
+                   .misses = misses_.table(),
+                   .headers = options_.headers},
                   options_.store, node_watch_.get(), &tally_),
       catalog_api_(&catalog_, options_.store, catalog_watch_.get(), &bests_, &misses_, &calls_),
       farm_api_(&agents_, &devices_, &orders_, scheduler_.get()) {

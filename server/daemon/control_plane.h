@@ -32,6 +32,7 @@
 #include "server/api/study_api.h"
 #include "server/api/tuning_api.h"
 #include "server/base/executor.h"
+#include "server/base/file_set.h"
 #include "server/base/random.h"
 #include "server/catalog/best_changes.h"
 #include "server/catalog/catalog.h"
@@ -65,6 +66,7 @@ struct ControlPlaneOptions {
   TaskRunner* tasks = nullptr;       // reads histories, builds spaces, asks strategies
   EntropySource* entropy = nullptr;
   DataFileStore* data_files = nullptr;  // null: definitions cannot name data files
+  FileSetBook* headers = nullptr;       // of the binaries that were made on this machine; may be null
 
   WorkerAbilities abilities;
   JobLimits limits;

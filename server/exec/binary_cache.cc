@@ -10,6 +10,7 @@ namespace tunefarm {
 BinaryCache::BinaryCache(Executor* loop, BinaryCacheOptions options, EvaluatorStats* stats)
     : loop_(loop),
       stats_(stats),
+      headers_(options.headers),
       unwritten_bytes_max_(options.unwritten_bytes_max),
       memory_(options.memory_bytes_max, options.disk.clock),
       reader_(std::make_unique<ThreadExecutor>("cache-read", options.disk.clock)) {
@@ -41,6 +42,7 @@ void BinaryCache::Find(const Digest& key, std::function<void(std::optional<Compi
       found.reset();
       if (disk_ != nullptr) disk_->Remove(key);
     }
+    if (headers_ != nullptr && found.has_value() && found->inputs != nullptr) headers_->Note(*found->inputs);
     ++(found.has_value() ? stats_->cache_hits : stats_->cache_misses);
     loop_->Post([this, alive = std::move(alive), key, was_in_memory, is_stale, found = std::move(found),
                  done = std::move(done)]() mutable {
@@ -54,6 +56,9 @@ void BinaryCache::Find(const Digest& key, std::function<void(std::optional<Compi
 
 void BinaryCache::Insert(const Digest& key, const CompileResult& result) {
   memory_.Insert(key, result);
+  if (headers_ != nullptr && reader_ != nullptr && result.inputs != nullptr) {
+    reader_->Post([this, inputs = result.inputs] { headers_->Note(*inputs); });
+  }
   if (writer_ == nullptr || result.outcome != tunefarm::v1::OUTCOME_OK || result.artifact == nullptr) return;
   const uint64_t bytes = result.artifact->bytes.size() + result.log.size();
   if (unwritten_bytes_ + bytes > unwritten_bytes_max_) return;

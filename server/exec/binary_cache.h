@@ -13,6 +13,7 @@
 #include <string>
 
 #include "server/base/executor.h"
+#include "server/base/file_set.h"
 #include "server/exec/artifact_cache.h"
 #include "server/exec/binary_directory.h"
 #include "server/exec/evaluator_stats.h"
@@ -23,11 +24,12 @@ struct BinaryCacheOptions {
   uint64_t memory_bytes_max = 256ull << 20;
   BinaryDirectoryOptions disk;                  // without a path or with bytes_max 0: memory only
   uint64_t unwritten_bytes_max = 256ull << 20;  // waiting for the disk; what comes beyond is not kept there
+  FileSetBook* headers = nullptr;               // takes the headers of what is found or inserted; may be null
 };
 
 class BinaryCache {
  public:
-  // `stats` outlives the cache.
+  // `stats` and the options' `headers` outlive the cache.
   BinaryCache(Executor* loop, BinaryCacheOptions options, EvaluatorStats* stats);
   ~BinaryCache() { Stop(); }
 
@@ -43,6 +45,7 @@ class BinaryCache {
  private:
   Executor* const loop_;
   EvaluatorStats* const stats_;
+  FileSetBook* const headers_;  // may be null
   const uint64_t unwritten_bytes_max_;
   ArtifactCache memory_;
   std::unique_ptr<BinaryDirectory> disk_;  // null: memory only

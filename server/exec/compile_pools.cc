@@ -66,6 +66,7 @@ BinaryCacheOptions CacheOptions(const ProcessEvaluatorOptions& options) {
   cache.disk.bytes_max = options.cache_directory.empty() ? 0 : options.cache_bytes_max;
   cache.disk.free_bytes_min = options.cache_free_bytes_min;
   cache.disk.clock = options.clock;
+  cache.headers = options.headers;
   return cache;
 }
 

@@ -3,7 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
+
+#include "server/base/hash.h"
 
 namespace tunefarm {
 namespace {
@@ -32,7 +35,9 @@ std::shared_ptr<const WorkerPreparation> PreparationCache::Get(const std::shared
     }
   }
   auto made = std::make_shared<WorkerPreparation>();
-  made->key = fmt::format("{}|{}|{}|{}", plan->kernel_id(), device_class.Id(), seed, problem->key);
+  // The reference's binary may be another one for the same kernel: headers and compilers change.
+  const uint64_t binary = Xxh3(reference == nullptr ? std::string_view() : std::string_view(reference->bytes));
+  made->key = fmt::format("{}|{}|{}|{}|{:016x}", plan->kernel_id(), device_class.Id(), seed, problem->key, binary);
   made->plan = plan;
   made->resolved_problem = problem;
   made->problem = problem->ToProto();

@@ -24,8 +24,8 @@ class PreparationCache {
   // `compile_options` of every preparation.
   explicit PreparationCache(std::vector<std::string> compile_options) : compile_options_(std::move(compile_options)) {}
 
-  // `reference` may be null. Plans, problems, binaries and open files are told apart by their addresses: two that are
-  // equal but not the same get preparations of their own with equal keys.
+  // `reference` may be null; its content is part of the key. Plans, problems, binaries and open files are told apart by
+  // their addresses: two that are equal but not the same get preparations of their own with equal keys.
   std::shared_ptr<const WorkerPreparation> Get(const std::shared_ptr<const KernelPlan>& plan,
                                                const std::shared_ptr<const ResolvedProblem>& problem,
                                                const DeviceClass& device_class, uint64_t seed,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/base/file_set.h"
 #include "server/exec/evaluator.h"
 
 namespace tunefarm {
@@ -38,7 +39,9 @@ struct ProcessEvaluatorOptions {
   std::string cache_directory;                   // of binaries on disk; empty: none are kept there
   uint64_t cache_bytes_max = 4ull << 30;         // 0: none are kept there
   uint64_t cache_free_bytes_min = 0;             // no binary is written that leaves less on the file system
-  size_t queue_max = 4096;                       // per pool; beyond it evaluations are LOST at once
+  // Takes the headers outside of the definitions that binaries were made of; may be null, outlives the evaluator.
+  FileSetBook* headers = nullptr;
+  size_t queue_max = 4096;  // per pool; beyond it evaluations are LOST at once
   int recycle_after_compiles = 500;
   // One measuring process per GPU on this machine; others are refused. Those that measure on its cores take turns,
   // which begin and end with their work. Empty: no locks.

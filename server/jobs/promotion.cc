@@ -38,6 +38,7 @@ BestConfig BestOf(const PromotionTools& tools, const Study& study, const StudySt
     best.set_bytes(plan.Bytes(*context.problem, *config, context.device_class));
   }
   best.set_floor_ns(context.floor_ns);
+  best.set_headers(promotion.winner.headers());
   return best;
 }
 

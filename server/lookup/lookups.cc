@@ -22,6 +22,7 @@ absl::StatusOr<LookupTarget> LookupTarget::Resolve(const LookupContext& context,
                       "PROGRAM_DIGEST_INVALID");
   }
   LookupTarget target;
+  target.headers = context.headers;
   ASSIGN_OR_RETURN(target.plan, context.kernels->Get(kernel));
   if (!program_digest.empty() && program_digest != target.plan->program_digest()) {
     auto asked = context.kernels->FindProgram(target.plan->display_name(), program_digest);
@@ -53,6 +54,7 @@ CatalogQuery LookupTarget::Query(const ResolvedProblem& problem, tunefarm::v1::M
   query.driver_version = device.driver_version;
   query.toolkit_version = device.toolkit_version;
   query.worst = worst;
+  query.headers = headers;
   return query;
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/base/file_set.h"
 #include "server/catalog/catalog.h"
 #include "server/catalog/miss_table.h"
 #include "server/farm/device_directory.h"
@@ -19,14 +20,16 @@ struct LookupContext {
   const DeviceDirectory* devices = nullptr;
   const Catalog* catalog = nullptr;
   Clock* clock = nullptr;
-  MissTable* misses = nullptr;  // counts what is not answered exactly
+  MissTable* misses = nullptr;     // counts what is not answered exactly
+  FileSetBook* headers = nullptr;  // of this machine; may be null
 };
 
 // What a question is about besides its problem: a definition of the kernel and a device, as named by the client.
 struct LookupTarget {
   std::shared_ptr<const KernelPlan> plan;
   SelectedDevice device;
-  std::string other_program;  // the program that is asked for where no definition of it is stored; else empty
+  std::string other_program;       // the program that is asked for where no definition of it is stored; else empty
+  FileSetBook* headers = nullptr;  // the context's
 
   // `program_digest`: of the definition that is asked for; the newest of the name stands for one that is not stored,
   // and also for an empty digest.

@@ -1,6 +1,9 @@
-"""Compiled binaries outlive the daemon, and nothing that happens to them costs a trial."""
+"""Compiled binaries outlive the daemon, and nothing that happens to them costs a trial. What they were made of counts."""
 
+import os
+import pathlib
 import random
+import tempfile
 import unittest
 
 from farm import Farm, assert_ordinals_complete, outcome, search, wait_until
@@ -83,6 +86,84 @@ class Cache(unittest.TestCase):
             self.tune(farm, 1)
             self.assertEqual(binaries(farm), [])
             self.assertIn("no compiled binaries on disk", farm.cli("status").stdout)
+
+
+DEFINITION = """
+display_name: "scaled"
+language: LANGUAGE_HOST_CXX
+sources { path: "scaled.cc" }
+dims { name: "N" default_value { int_value: 64 } }
+parameters { name: "WIDTH" values { ints: [1, 2, 4] } }
+arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
+arguments { name: "n" scalar { data_type: DATA_TYPE_I32 value: "N" } }
+launches { kernel { entry: "fill" arguments: ["y", "n"] } }
+reference { steps { kernel { entry: "fill_reference" arguments: ["y", "n"] } } }
+"""
+SOURCE = """
+#include <factor.h>
+extern "C" const int width = WIDTH;
+extern "C" void fill(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = FACTOR * (i % 8); }
+extern "C" void fill_reference(float* y, int n) { for (int i = 0; i < n; ++i) y[i] = FACTOR * (i % 8); }
+"""
+
+
+class OutsideHeaders(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="tunefarm-toolkit.")
+        self.addCleanup(directory.cleanup)
+        self.toolkit = pathlib.Path(directory.name)
+        self.compiler = self.toolkit / "bin" / "c++"
+        self.header = self.toolkit / "include" / "factor.h"
+        for path in (self.compiler, self.header):
+            path.parent.mkdir()
+        self.compiler.write_text(f'#!/bin/sh\nexec /usr/bin/c++ -isystem {self.toolkit}/include "$@"\n')
+        self.write_header(2)
+        for path in (self.toolkit, self.compiler.parent, self.compiler, self.header.parent):
+            os.chmod(path, 0o755)
+
+    def write_header(self, factor):
+        self.header.write_text(f"#define FACTOR {factor}\n")
+        os.chmod(self.header, 0o644)
+
+    def test_a_best_is_stale_once_a_header_outside_of_its_definition_has_changed(self):
+        with Farm("--host-compiler", self.compiler) as farm:
+            folder = pathlib.Path(tempfile.mkdtemp(dir=farm.directory))
+            (folder / "kernel.pbtxt").write_text(DEFINITION)
+            (folder / "scaled.cc").write_text(SOURCE)
+            farm.start()
+            farm.cli("tune", folder, "--policy", "fast")
+            best = farm.json("best", folder)
+            self.assertEqual(best["match"], "MATCH_EXACT")
+            self.assertNotEqual(best["best"]["headers"], 0)
+
+            def match_becomes(wanted):
+                wait_until(lambda: farm.json("best", folder)["match"] == wanted, f"the match {wanted}")
+
+            # The daemon looks at most once in a second.
+            self.write_header(3)
+            match_becomes("MATCH_STALE")
+            self.assertEqual(farm.json("best", "scaled")["match"], "MATCH_STALE")
+            self.assertIn("with headers that have changed", farm.cli("best", folder).stdout)
+            self.assertEqual(farm.cli("best", folder, "--exact", check=False).returncode, 3)
+            farm.stop()
+            farm.start()
+            self.assertEqual(farm.json("best", folder)["match"], "MATCH_STALE")
+            self.write_header(2)
+            match_becomes("MATCH_EXACT")
+            self.assertEqual(farm.json("best", folder)["best"]["revision"], best["best"]["revision"])
+
+            self.write_header(3)
+            match_becomes("MATCH_STALE")
+            farm.cli("tune", folder, "--policy", "fast")
+            again = farm.json("best", folder)
+            self.assertEqual(again["match"], "MATCH_EXACT")
+            self.assertNotEqual(again["best"]["headers"], best["best"]["headers"])
+            self.assertEqual([t for t in search(farm.trials(2)) if t.get("reused_trial")], [])
+            # The reference follows, too, and what the runner has kept of it.
+            self.write_header(4)
+            farm.cli("tune", folder, "--policy", "fast")
+            trials = farm.trials(3)
+            self.assertEqual({outcome(t) for t in trials}, {"OK"}, [t.get("message") for t in trials])
 
 
 if __name__ == "__main__":

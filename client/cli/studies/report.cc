@@ -277,7 +277,7 @@ std::string MatchReason(const v1::LookupConfigResponse& response) {
   const v1::BestConfig& best = response.best();
   switch (response.match()) {
     case v1::MATCH_STALE:
-      return " (measured with another driver or toolkit)";
+      return " (measured with another driver or toolkit, or with headers that have changed)";
     case v1::MATCH_STALE_SOURCE:
       return " (measured with another version of the kernel or of its data)";
     case v1::MATCH_NEAREST_SHAPE:

@@ -32,7 +32,7 @@ class Match(_Named):
 
     UNSPECIFIED = 0
     EXACT = 1  # same program, problem and device class, current toolkit
-    STALE = 2  # the same with another driver or toolkit
+    STALE = 2  # the same with another driver or toolkit, or with headers that have changed since
     STALE_SOURCE = 3  # the same name, problem and class, from an older program
     NEAREST_SHAPE = 4  # another shape of the same class
     SAME_ARCH = 5  # another class of the same compute capability

@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/base/file.h"
+#include "server/base/file_set.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/temporary_directory.h"
 #include "tests/unit/catalog/catalog_case.h"
 
 namespace tunefarm {
@@ -26,6 +32,38 @@ TEST_F(CatalogTest, ExactThenStaleByToolkit) {
   EXPECT_EQ(Ask(*plan, Problem(*plan, 1024), h200_, "13.1", tunefarm::v1::MATCH_EXACT).match,
             tunefarm::v1::MATCH_NOT_FOUND);
   EXPECT_EQ(Ask(*plan, Problem(*plan, 1024), h200_).revision, 1);
+}
+
+TEST_F(CatalogTest, StaleByHeadersThatHaveChanged) {
+  const TemporaryDirectory directory;
+  const std::string header = directory.File("header.h");
+  ASSERT_TRUE(WriteFileAtomically(header, "one").ok());
+  const FileSet files = ReadFileSet({header}, std::numeric_limits<int64_t>::max());
+  FakeClock clock;
+  FileSetBook book(directory.File("list"), &clock);
+  book.Note(files);
+  const auto plan = Plan();
+  const ResolvedProblem problem = Problem(*plan, 1024);
+  File(*plan, problem, h200_, 64);
+  BestRow row = filed_rows_.back();
+  tunefarm::v1::BestConfig best;
+  ASSERT_TRUE(best.ParseFromString(row.detail));
+  best.set_headers(ChecksumOf(files));
+  row.detail = best.SerializeAsString();
+  row.revision = ++revision_;
+  ASSERT_TRUE(catalog_.Update(row).ok());
+
+  const std::string class_id = h200_.Id();
+  CatalogQuery query{plan.get(), &problem, &h200_, class_id, "", "13.0"};
+  query.headers = &book;
+  EXPECT_EQ(catalog_.Lookup(query).match, tunefarm::v1::MATCH_EXACT);
+  ASSERT_TRUE(WriteFileAtomically(header, "two").ok());
+  clock.Advance(FileSetBook::kLookIntervalMax);
+  EXPECT_EQ(catalog_.Lookup(query).match, tunefarm::v1::MATCH_STALE);
+  query.worst = tunefarm::v1::MATCH_EXACT;
+  EXPECT_EQ(catalog_.Lookup(query).match, tunefarm::v1::MATCH_NOT_FOUND);
+  query.headers = nullptr;
+  EXPECT_EQ(catalog_.Lookup(query).match, tunefarm::v1::MATCH_EXACT);
 }
 
 TEST_F(CatalogTest, AnOlderProgramOfTheSameNameIsStaleSource) {

@@ -13,6 +13,7 @@
 #include "server/base/file.h"
 #include "server/base/file_set.h"
 #include "server/base/thread.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temporary_directory.h"
 
 namespace tunefarm {
@@ -24,6 +25,7 @@ class BinaryCacheTest : public testing::TestWithParam<bool> {
 
   void Open() {
     BinaryCacheOptions options;
+    options.headers = book_.get();
     if (GetParam()) {
       options.disk.path = directory_.File("cache");
       options.disk.bytes_max = 1 << 20;
@@ -40,12 +42,13 @@ class BinaryCacheTest : public testing::TestWithParam<bool> {
     ASSERT_TRUE(WriteFileAtomically(directory_.File("header.h"), content).ok());
   }
 
+  FileSet Headers() const { return ReadFileSet({directory_.File("header.h")}, std::numeric_limits<int64_t>::max()); }
+
   void Insert(const std::string& bytes) {
     CompileResult result;
     result.outcome = v1::OUTCOME_OK;
     result.artifact = std::make_shared<Artifact>(Artifact{bytes, {}});
-    result.inputs = std::make_shared<const FileSet>(
-        ReadFileSet({directory_.File("header.h")}, std::numeric_limits<int64_t>::max()));
+    result.inputs = std::make_shared<const FileSet>(Headers());
     OnLoop([&] { cache_->Insert(key_, result); });
   }
 
@@ -76,6 +79,8 @@ class BinaryCacheTest : public testing::TestWithParam<bool> {
   const Digest key_ = Sha256("key");
   TemporaryDirectory directory_;
   EvaluatorStats stats_;
+  FakeClock clock_;
+  std::unique_ptr<FileSetBook> book_ = std::make_unique<FileSetBook>(directory_.File("first.list"), &clock_);
   ThreadExecutor loop_{"loop", Clock::Real()};
   std::unique_ptr<BinaryCache> cache_;
 };
@@ -107,6 +112,23 @@ TEST_P(BinaryCacheTest, TheDiskKnowsTheHeadersToo) {
   Open();
   EXPECT_EQ(Find(), "second");
   Close();
+}
+
+TEST_P(BinaryCacheTest, TheHeadersOfWhatIsInsertedAndFoundAreNoted) {
+  const uint64_t headers = ChecksumOf(Headers());
+  Open();
+  Insert("first");
+  Close();
+  WriteHeader("two");
+  EXPECT_TRUE(book_->HaveChanged(headers));
+  if (!GetParam()) return;
+  WriteHeader("one");
+  book_ = std::make_unique<FileSetBook>(directory_.File("second.list"), &clock_);
+  Open();
+  EXPECT_EQ(Find(), "first");
+  Close();
+  WriteHeader("two");
+  EXPECT_TRUE(book_->HaveChanged(headers));
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, BinaryCacheTest, testing::Bool(),

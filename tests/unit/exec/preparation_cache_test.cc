@@ -56,13 +56,15 @@ TEST_F(PreparationCacheTest, WhateverDiffersMakesAnother) {
   all.push_back(Get());
   device_class_.sm_count = 2;
   all.push_back(Get());
+  reference_ = std::make_shared<Artifact>(Artifact{"made of other headers", {}});
+  all.push_back(Get());
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < i; ++j) EXPECT_NE(all[i], all[j]) << i << " and " << j;
   }
-  // Only the reference is no part of the key.
+  // Of the reference its content is part of the key, since outputs that it made are kept by the key.
   EXPECT_EQ(all[2]->key, all[0]->key);
   EXPECT_EQ(all[3]->key, all[0]->key);
-  for (const size_t i : {1, 4, 5}) EXPECT_NE(all[i]->key, all[i - 1]->key) << i;
+  for (const size_t i : {1, 4, 5, 6}) EXPECT_NE(all[i]->key, all[i - 1]->key) << i;
 }
 
 TEST_F(PreparationCacheTest, FilesThatWereOpenedAgainTakeThePlaceOfThoseBefore) {

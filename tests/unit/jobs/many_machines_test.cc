@@ -264,13 +264,17 @@ TEST_P(ManyMachinesTest, OfConfigsThatDoTheSameOneIsInTheFinal) {
   ASSERT_TRUE(trials.ok()) << trials.status();
   std::set<std::string> devices;
   std::vector<int64_t> finalists;
+  std::map<std::pair<std::string, int64_t>, int> measured;  // by machine and binary
   for (const tunefarm::v1::Trial& trial : trials->trials()) {
     if (trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_FINALIST) {
       finalists.push_back(trial.config().values().at("T").int_value());
     } else if (!trial.reused()) {
       devices.insert(trial.device_uuid());
+      if (trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH) continue;
+      ++measured[{trial.device_uuid(), trial.config().values().at("T").int_value()}];
     }
   }
+  for (const auto& [what, times] : measured) EXPECT_EQ(times, 1) << what.first << ", T=" << what.second;
   EXPECT_GT(devices.size(), 1u);
   std::sort(finalists.begin(), finalists.end());
   EXPECT_EQ(finalists, (std::vector<int64_t>{1, 2}));

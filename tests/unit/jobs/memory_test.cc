@@ -294,6 +294,33 @@ TEST_F(Memory, WhatOtherHeadersMadeIsMeasuredAgain) {
   EXPECT_EQ(reused_with(unknown), 0) << "not known, which equals nothing";
 }
 
+// The agent keeps a reference's binary for later jobs.
+TEST_F(Memory, AReferenceIsCompiledAgainWhereHeadersHaveChanged) {
+  const auto compiles_of_default = [&](const FileSet& headers) {
+    farm_.evaluator().set_scripter([headers](const FakeEvaluator::Question&) {
+      FakeEvaluator::Script script;
+      script.inputs = std::make_shared<const FileSet>(headers);
+      return script;
+    });
+    const auto count = [&] {
+      const std::vector<std::string> compiles = farm_.evaluator().compiles();
+      return std::count(compiles.begin(), compiles.end(), "A=1,B=1");
+    };
+    const auto before = count();
+    tunefarm::v1::Job job = Search(0, "exhaustive");
+    job.mutable_policy()->set_no_reuse(true);
+    const std::string name = farm_.SubmitJob({1024}, TestKernel(), job);
+    EXPECT_TRUE(farm_.Finish(name));
+    for (const Trial& trial : farm_.Trials(name)) EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_OK);
+    return count() - before;
+  };
+  const FileSet old_headers{PackPaths({"/usr/include/math.h"}), 1, 11}, new_headers{old_headers.packed_paths, 3, 12};
+  compiles_of_default(old_headers);
+  const auto with_kept_reference = compiles_of_default(old_headers);
+  EXPECT_EQ(compiles_of_default(new_headers), with_kept_reference + 1);
+  EXPECT_EQ(compiles_of_default(new_headers), with_kept_reference);
+}
+
 TEST_F(Memory, OldResultsTakePartInTheFinal) {
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, FourParameterKernel(3), Search(0, "exhaustive"))));
   tunefarm::v1::Job again = Search(0, "random");

@@ -12,7 +12,7 @@ namespace tunefarm::client {
 enum class Match {
   kUnspecified = 0,
   kExact = 1,         // same program, problem and device class, current toolkit
-  kStale = 2,         // the same, but measured with another driver or toolkit
+  kStale = 2,         // the same, but measured with another driver or toolkit, or with headers that have changed
   kStaleSource = 3,   // same name, problem and class, but from an older program
   kNearestShape = 4,  // another shape of the same class
   kSameArch = 5,      // another class of the same compute capability
