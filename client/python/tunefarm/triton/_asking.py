@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import json
 import os
 import re
@@ -59,7 +58,7 @@ class Kernel:
         self._tuner = tuner
         self._heuristics: List[Mapping[str, Callable[..., Any]]] = []
         inner = tuner.fn
-        while type(inner).__name__ == "Heuristics":
+        while _source.is_heuristics(inner):
             self._heuristics.append(inner.values)
             inner = inner.fn
         if not isinstance(getattr(inner, "fn", None), FunctionType) or not hasattr(inner, "params"):
@@ -68,7 +67,7 @@ class Kernel:
         self._function = inner
         parts = [str(getattr(sys.modules.get("triton"), "__version__", "")), *_source.alone(inner).values(),
                  _key_text(tuple(getattr(tuner, "keys", ()))), *(str(config) for config in tuner.configs),
-                 *(f"{name} {_text_of(function)}" for values in self._heuristics for name, function in values.items()),
+                 *(f"{name} {_source.text_of(function)}" for values in self._heuristics for name, function in values.items()),
                  *_pruning_of(tuner)]
         self._digest = hashlib.sha256("\0".join(parts).encode())
 
@@ -251,17 +250,10 @@ class Kernel:
 
 def _pruning_of(tuner: Any) -> List[str]:
     """What says which configs may be chosen; empty where all may."""
-    functions = [getattr(tuner, name, None) for name in ("early_config_prune", "perf_model")]
+    functions = [getattr(tuner, name, None) for name in _source.PRUNING]
     if functions == [None, None]:
         return []
-    return [*map(_text_of, functions), str(getattr(tuner, "configs_top_k", ""))]
-
-
-def _text_of(function: Any) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return ""
+    return [*map(_source.text_of, functions), str(getattr(tuner, "configs_top_k", ""))]
 
 
 def _key_text(key: Any) -> str:

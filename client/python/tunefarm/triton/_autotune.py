@@ -15,6 +15,7 @@ import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, TunefarmError, UnavailableError
+from tunefarm.triton import _source
 
 _WAIT, _DEFAULT, _INPROCESS = _POLICIES = ("wait", "default", "inprocess")
 _MODULES = ("triton.runtime.autotuner", "triton.runtime", "triton")  # where Triton has autotune
@@ -96,6 +97,7 @@ def _decorator(original: Callable[..., Any], arguments: Tuple[Any, ...], named: 
         made = decorate(function)
         made.__class__ = _class_of(type(made))
         made.cache = _Cache(made, chosen)
+        _source.prepare_all(made)
         return made
 
     return decorator
