@@ -100,6 +100,23 @@ class Snapshot:
         except (IndexError, UnicodeDecodeError, ValueError, struct.error):
             raise self._damaged("its records contradict each other") from None
 
+    def only_best(self, kernel_name: str, class_name: str) -> Optional[Any]:
+        """The v1.BestConfig of the kernels of a display name on the device class of a display name ("": on all), if there
+        is exactly one and the kernel has no dims."""
+        try:
+            found = []
+            for number in range(self._kernels[1]):
+                name, own_id, digest, _, dim_count, first_best, bests, _ = self._at(_KERNEL, self._kernels, number)
+                if self._string(name) != kernel_name or dim_count:
+                    continue
+                texts = kernel_name, self._string(own_id).removeprefix("kernels/"), self._string(digest)
+                records = (self._at(_BEST, self._bests, best) for best in range(first_best, first_best + bests))
+                found += [self._best(record, texts, {}) for record in records
+                          if class_name in ("", self._string(record[2]))]
+            return found[0] if len(found) == 1 else None
+        except (IndexError, UnicodeDecodeError, ValueError, struct.error):
+            raise self._damaged("its records contradict each other") from None
+
     def _find(self, kernel_id: str, program_digest: str, class_id: str, dims: Mapping[str, Value]) -> Optional[Any]:
         for number in range(self._kernels[1]):
             name, own_id, digest, first_dim, dim_count, first_best, bests, _ = self._at(_KERNEL, self._kernels, number)

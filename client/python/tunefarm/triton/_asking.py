@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from types import FunctionType
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _data_files, model
+from tunefarm._run import Run
 from tunefarm.client import Client
 from tunefarm.errors import (DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, NotFoundError,
                              ResourceExhaustedError, TunefarmError, UnavailableError)
@@ -58,7 +58,7 @@ class Kernel:
         self._tuner = tuner
         self._heuristics: List[Mapping[str, Callable[..., Any]]] = []
         inner = tuner.fn
-        while type(inner).__name__ == "Heuristics":
+        while _source.is_heuristics(inner):
             self._heuristics.append(inner.values)
             inner = inner.fn
         if not isinstance(getattr(inner, "fn", None), FunctionType) or not hasattr(inner, "params"):
@@ -67,7 +67,7 @@ class Kernel:
         self._function = inner
         parts = [str(getattr(sys.modules.get("triton"), "__version__", "")), *_source.alone(inner).values(),
                  _key_text(tuple(getattr(tuner, "keys", ()))), *(str(config) for config in tuner.configs),
-                 *(f"{name} {_text_of(function)}" for values in self._heuristics for name, function in values.items()),
+                 *(f"{name} {_source.text_of(function)}" for values in self._heuristics for name, function in values.items()),
                  *_pruning_of(tuner)]
         self._digest = hashlib.sha256("\0".join(parts).encode())
 
@@ -80,24 +80,40 @@ class Kernel:
     def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Answer:
         """What the daemon has found or, where it is away, had found at an earlier start: one of the decorator's configs, or
         of those that pruning makes. UnavailableError where it is away and nothing is known."""
-        name, session = self.name(key), _session()
+        name, session = self.name(key), current_session()
         try:
             answer = session.best(name)
             if answer:
-                _remember(name, session.gpu, answer.config)
-                return self._listed(answer.config, pruned), f"known: {answer.kernel}, {answer.match.name}"
+                remember(name, session.gpu, answer.config)
+                return self.listed(answer.config, pruned), f"known: {answer.kernel}, {answer.match.name}"
             return None, ""
         except NotFoundError:  # nobody has submitted such a definition
             return None, ""
         except UnavailableError as error:
-            config = self._listed(_remembered(name, session.gpu), pruned)
+            config = self.listed(remembered(name, session.gpu), pruned)
             if config is None:
                 raise
             return config, f"remembered: {error}"
 
+    def is_known(self, name: str) -> bool:
+        """Whether the daemon has found something for the name. UnavailableError where it is away."""
+        session = current_session()
+        try:
+            answer = session.best(name)
+        except NotFoundError:  # nobody has submitted such a definition
+            return False
+        if answer:
+            remember(name, session.gpu, answer.config)
+        return bool(answer)
+
+    def listed(self, config: Mapping[str, Any], pruned: Callable[[], Sequence[Any]]) -> Optional[Any]:
+        """The one of the decorator's configs, or of those that pruning makes, that the values mean."""
+        found = self._config(self._tuner.configs, config)
+        return self._config(pruned(), config) if config and found is None else found
+
     def tune(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> Answer:
         """Waits until the daemon has tried them all. The reason for no config is for people."""
-        session, name = _session(), self.name(key)
+        session, name = current_session(), self.name(key)
         running = session.job_of(name)
         if running is not None:  # of another process
             session.client().wait(running, timeout=_TUNE_SECONDS)
@@ -108,7 +124,7 @@ class Kernel:
         for first in range(min(len(configs), _REFERENCES_MAX)):
             job = self._submitted("tune", session, name, key, configs[first:], args, kwargs, timeout=_TUNE_SECONDS)
             if job.best is not None:
-                _remember(name, session.gpu, job.best.config)
+                remember(name, session.gpu, job.best.config)
                 return self._config(configs, job.best.config), f"tuned by {job.name}, {job.best.time_ns / 1e6:.6g} ms"
             failed = next((trial for trial in session.client().results(job) if trial.message), None)
             if failed is None or failed.outcome not in _DOES_NOT_FIT:
@@ -118,7 +134,7 @@ class Kernel:
 
     def submit(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> str:
         """Has the daemon tune it. Returns which job does, for people."""
-        session, name = _session(), self.name(key)
+        session, name = current_session(), self.name(key)
         job = session.job_of(name) or self._submitted("submit", session, name, key, configs, args, kwargs)
         return f"{job.name} tunes it"
 
@@ -129,10 +145,6 @@ class Kernel:
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
             return getattr(client, method)(_definition.write(made, Path(folder)), progress=False, device=session.selector(),
                                            strategy="exhaustive", promote_given=True, label=f"{_LABEL} {name}", **options)
-
-    def _listed(self, answer: Mapping[str, Any], pruned: Callable[[], Sequence[Any]]) -> Optional[Any]:
-        config = self._config(self._tuner.configs, answer)
-        return self._config(pruned(), answer) if answer and config is None else config
 
     @staticmethod
     def _config(configs: Sequence[Any], answer: Mapping[str, Any]) -> Optional[Any]:
@@ -238,17 +250,10 @@ class Kernel:
 
 def _pruning_of(tuner: Any) -> List[str]:
     """What says which configs may be chosen; empty where all may."""
-    functions = [getattr(tuner, name, None) for name in ("early_config_prune", "perf_model")]
+    functions = [getattr(tuner, name, None) for name in _source.PRUNING]
     if functions == [None, None]:
         return []
-    return [*map(_text_of, functions), str(getattr(tuner, "configs_top_k", ""))]
-
-
-def _text_of(function: Any) -> str:
-    try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return ""
+    return [*map(_source.text_of, functions), str(getattr(tuner, "configs_top_k", ""))]
 
 
 def _key_text(key: Any) -> str:
@@ -407,6 +412,7 @@ class _Session:
         self._client: Optional[Client] = None
         self._gone: Optional[UnavailableError] = None  # never raised itself: its traceback would keep callers' tensors
         self._selectors: Dict[str, str] = {}
+        self._run: Optional[Run] = None
 
     def see_gpu(self) -> None:
         """The one on which kernels are launched now."""
@@ -443,8 +449,25 @@ class _Session:
         return own
 
     def best(self, name: str) -> model.Answer:
+        client, device = self.client(), self.selector()
+        return self._answered(lambda: client.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
+
+    def run(self, run_id: str) -> Run:
+        """The run of the id, joined when it is first asked for."""
+        if self._run is None or self._run.id != run_id:
+            client = self.client()
+            self._run = self._answered(lambda: client.join_run(run_id, timeout=_LOOKUP_SECONDS))
+        elif self._gone is not None:
+            raise _absence(self._gone)
+        return self._run
+
+    def agreed(self, run: Run, name: str) -> model.Answer:
+        device = self.selector()
+        return self._answered(lambda: run.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
+
+    def _answered(self, ask: Callable[[], Any]) -> Any:
         try:
-            return self.client().best(name, self.selector(), _WORST_MATCH, timeout=_LOOKUP_SECONDS)
+            return ask()
         except (UnavailableError, DeadlineExceededError) as error:
             self._gone = _absence(error)
             raise _absence(error) from None
@@ -462,7 +485,7 @@ def _absence(error: TunefarmError) -> UnavailableError:
 _sessions: List[_Session] = []
 
 
-def _session() -> _Session:
+def current_session() -> _Session:
     """Of this process: a connection does not outlive a fork. The parent's stays untouched, since closing it would wait for
     threads that only the parent has."""
     if not _sessions or _sessions[-1].process != os.getpid():
@@ -479,9 +502,9 @@ def _file(name: str, gpu: str) -> Path:
     return Path(home) / "tunefarm" / "triton" / f"{name}.{re.sub(r'[^A-Za-z0-9]+', '_', gpu) or 'gpu'}.json"
 
 
-def _remember(name: str, gpu: str, config: Mapping[str, Any]) -> None:
+def remember(name: str, gpu: str, config: Mapping[str, Any]) -> None:
     """The file changes as a whole, and only where it has to. Where it cannot be written, nothing is remembered."""
-    if dict(config) == _remembered(name, gpu):
+    if dict(config) == remembered(name, gpu):
         return
     file = _file(name, gpu)
     try:
@@ -503,7 +526,7 @@ def _drop_oldest(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _remembered(name: str, gpu: str) -> Dict[str, Any]:
+def remembered(name: str, gpu: str) -> Dict[str, Any]:
     try:
         config = json.loads(_file(name, gpu).read_text())
     except (OSError, ValueError):

@@ -1,7 +1,8 @@
 """install and autotune: Triton's own autotuner, with a cache that the daemon fills. Private.
 
 What Triton looks up in its cache of configs (Autotuner.cache) for a new key is decided here: by what the daemon knows, by
-what it finds now, or by Triton itself. Hooks, heuristics and launches stay Triton's."""
+what it finds now, by what the processes of a distributed run agree on, or by Triton itself. Hooks, heuristics and launches
+stay Triton's."""
 
 from __future__ import annotations
 
@@ -11,17 +12,23 @@ import os
 import sys
 import threading
 import warnings
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, TunefarmError, UnavailableError
+from tunefarm.triton import _source
 
 _WAIT, _DEFAULT, _INPROCESS = _POLICIES = ("wait", "default", "inprocess")
 _MODULES = ("triton.runtime.autotuner", "triton.runtime", "triton")  # where Triton has autotune
 _ORIGINAL = "_tunefarm_original"  # attribute of what install() puts there
 
+_RUN_IDS = ("TUNEFARM_TRITON_RUN_ID", "TORCHELASTIC_RUN_ID")
+_NO_RUN = ("", "none")  # "none" is what torchrun calls each run that is given no --rdzv-id
+
 _calls = threading.local()  # .current: the _Call that runs, or None
 _deciding = threading.RLock()  # one kernel is tuned at a time
 _has_warned = False
+_run_id: Optional[str] = None  # of install()
+_snapshot: Optional[str] = None
 
 
 def _after_fork() -> None:
@@ -32,10 +39,18 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def install(policy: Optional[str] = None) -> None:
+def install(policy: Optional[str] = None, *, run_id: Optional[str] = None,
+            snapshot: "Optional[Union[str, os.PathLike[str]]]" = None) -> None:
     """Makes triton.autotune what tunefarm.triton.autotune is, for decorators that run afterwards. Calling it again changes
-    the policy. Imports triton. InvalidArgumentError for an unknown policy."""
+    the policy, the run and the snapshot, of which the latter two are those of the process. Imports triton.
+    InvalidArgumentError for an unknown policy.
+
+    `run_id` names the distributed run of which this process is one, in place of TUNEFARM_TRITON_RUN_ID and
+    TORCHELASTIC_RUN_ID; `snapshot`, in place of TUNEFARM_TRITON_SNAPSHOT, is a file of `tunefarm export snapshot` from just
+    before the run began, for processes that lose the daemon."""
+    global _run_id, _snapshot
     _checked(policy)
+    _run_id, _snapshot = run_id, None if snapshot is None else os.fspath(snapshot)
     modules = [importlib.import_module(name) for name in _MODULES]
     original = _original(modules[0])
 
@@ -59,6 +74,10 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
     "inprocess": Triton tunes as it does without tunefarm.
     Without a daemon: what it answered at an earlier start; else the first config for "default", and Triton's own tuning
     otherwise. What cannot be tuned by the daemon is tuned by Triton. A call that is captured into a graph tunes nothing.
+    In a distributed run, which TUNEFARM_TRITON_RUN_ID, TORCHELASTIC_RUN_ID (of torchrun) or install() names, all processes
+    and later starts take what the first of them was told. Where that is that nothing is known, and also where a process
+    cannot know it, they take the first config, the latter with a warning; Triton tunes nothing there, and "inprocess" is
+    "default".
     TUNEFARM_TRITON_LOG=1 makes each decision a line on standard error.
     """
     original = _original(importlib.import_module(_MODULES[0]))
@@ -78,6 +97,7 @@ def _decorator(original: Callable[..., Any], arguments: Tuple[Any, ...], named: 
         made = decorate(function)
         made.__class__ = _class_of(type(made))
         made.cache = _Cache(made, chosen)
+        _source.prepare_all(made)
         return made
 
     return decorator
@@ -158,6 +178,9 @@ class _Cache(Dict[Any, Any]):
     def _decide(self, key: Any, call: _Call) -> "Tuple[Optional[Any], str]":
         """A config, or None for Triton's own tuning; and why."""
         is_captured = _is_capturing()
+        run_id = _own_run()
+        if run_id:
+            return self._decide_in(run_id, key, call, is_captured)
         refusal: Optional[_Refusal] = None
         try:
             from tunefarm.triton import _asking
@@ -191,6 +214,50 @@ class _Cache(Dict[Any, Any]):
             return configs[0], f"the first config: {refusal.why}"
         return None, self._gives_way(refusal)
 
+    def _decide_in(self, run_id: str, key: Any, call: _Call, is_captured: bool) -> "Tuple[Any, str]":
+        """What the run agrees on, or the first config, with a warning where the others may have another one."""
+        doubt, why = "", ""
+        configs: List[Any] = []
+        try:
+            configs = list(self._tuner.prune_configs(call.kwargs))
+            from tunefarm.triton import _agreeing, _asking
+
+            if self._kernel is None:
+                self._kernel = _asking.Kernel(self._tuner)
+            snapshot = _snapshot or os.environ.get("TUNEFARM_TRITON_SNAPSHOT")
+            answer = _agreeing.agreed(self._kernel, key, run_id, snapshot,
+                                      lambda: self._find(key, call, configs, is_captured))
+            why = answer.why
+            config = self._kernel.listed(answer.config, lambda: configs)
+            if config is not None:
+                return config, why
+            if answer.config:
+                doubt = f"{why}: {answer.config}, which is none of this process's configs"
+        except Exception as error:
+            doubt = _Refusal.of(error).why
+            if is_captured:
+                call.passing_keys = (key,)
+        first = self._tuner.configs[0]
+        if configs and first not in configs:  # pruning, which may go by more than the key, may leave others another one
+            first = configs[0]
+            doubt = doubt or f"{why}; the first config that pruning leaves to this launch may be another one elsewhere"
+        if doubt:
+            warnings.warn(f"tunefarm: {self._tuner.base_fn.__name__} {key} has the first config of this process; the others of "
+                          f"run {run_id} may have another one: {doubt}", stacklevel=6)
+            return first, f"the first config, NOT AGREED: {doubt}"
+        return first, f"the first config; {why}"
+
+    def _find(self, key: Any, call: _Call, configs: List[Any], is_captured: bool) -> str:
+        """Has the daemon tune. Returns what came of it, errors included: another process may have more luck."""
+        if is_captured:
+            return "the launch is captured into a graph"
+        try:
+            if self._policy == _WAIT:
+                return str(self._kernel.tune(key, configs, call.args, call.kwargs)[1])
+            return str(self._kernel.submit(key, configs, call.args, call.kwargs))
+        except Exception as error:
+            return _Refusal.of(error).why
+
     def _gives_way(self, refusal: "_Refusal") -> str:
         global _has_warned
         if (refusal.is_absence or refusal.is_unexpected) and not _has_warned:
@@ -203,6 +270,12 @@ class _Cache(Dict[Any, Any]):
             chosen = "Triton's own tuning" if config is None else str(config)
             print(f"tunefarm.triton: {self._tuner.base_fn.__name__} {key}: {chosen} ({' '.join(why.split())})",
                   file=sys.stderr, flush=True)
+
+
+def _own_run() -> str:
+    """The id of the run of which this process is one, or "" where none tells runs apart."""
+    found = next((text for text in (_run_id, *map(os.environ.get, _RUN_IDS)) if text), "")
+    return "" if found in _NO_RUN else found
 
 
 def _is_capturing() -> bool:

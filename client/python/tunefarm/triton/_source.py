@@ -12,9 +12,10 @@ import site
 import sys
 import sysconfig
 import textwrap
+import weakref
 from pathlib import Path
 from types import FunctionType, MappingProxyType, ModuleType
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from tunefarm import _files
 from tunefarm.errors import InvalidArgumentError
@@ -24,6 +25,10 @@ _SOURCES_MAX = 64
 _DECORATORS = ("jit", "constexpr_function")  # others choose configs or launch
 _FOR_PEOPLE = ("launch_metadata", "repr")  # of @triton.jit: they change no kernel
 _NO_LITERAL = object()
+PRUNING = ("early_config_prune", "perf_model")  # attributes of an Autotuner
+_texts: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
+# By function: what it was made of, and what was made.
+_prepared: "weakref.WeakKeyDictionary[FunctionType, Tuple[Tuple[Any, ...], _Written]]" = weakref.WeakKeyDictionary()
 
 
 def of(kernel: Any, decorated: Any) -> Dict[str, str]:
@@ -50,6 +55,69 @@ def alone(kernel: Any, constants: Mapping[str, Any] = MappingProxyType({})) -> D
     """A file of the functions and constants that the kernel uses. Parameters in `constants` become tl.constexpr ones, with
     these values as defaults: what a definition's arguments cannot be, such as None."""
     return {f"{kernel.fn.__name__}.py": _Collector().text(kernel, constants)}
+
+
+class _Written(NamedTuple):
+    """A function by itself."""
+
+    text: str
+    names: List[str]  # of what it uses
+    needs_triton: bool  # @triton.jit was put there
+
+    @classmethod
+    def of(cls, tree: ast.FunctionDef, needs_triton: bool) -> "_Written":
+        names = _names_used(tree)
+        return cls(ast.unparse(ast.fix_missing_locations(tree)), names, needs_triton)
+
+
+def prepare(jitted: Any) -> _Written:
+    """What of `alone` takes most of the time, and does not depend on what is defined later: 1 to 2 ms, and nothing when it is
+    called again. InvalidArgumentError where the source cannot be read."""
+    function, lines = jitted.fn, getattr(jitted, "raw_src", None)
+    state = (lines, function.__defaults__, function.__kwdefaults__)
+    kept = _prepared.get(function)
+    if kept is not None and all(one is other for one, other in zip(kept[0], state)):
+        return kept[1]
+    written = _Written.of(*_tree_of(jitted))
+    if lines:  # else its file is read, which may change
+        _prepared[function] = (state, written)
+    return written
+
+
+def text_of(function: Any) -> str:
+    """Its source, or "" where it cannot be found; read once."""
+    try:
+        return _texts[function]
+    except (KeyError, TypeError):  # nothing refers weakly to it
+        pass
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+    try:
+        _texts[function] = text
+    except TypeError:
+        pass
+    return text
+
+
+def is_heuristics(decorated: Any) -> bool:
+    return type(decorated).__name__ == "Heuristics"
+
+
+def prepare_all(tuner: Any) -> None:
+    """What an Autotuner's first launch would wait for. What is wrong is for that launch to say."""
+    try:
+        inner = tuner.fn
+        while is_heuristics(inner):
+            for function in inner.values.values():
+                text_of(function)
+            inner = inner.fn
+        for name in PRUNING:
+            text_of(getattr(tuner, name, None))
+        prepare(inner)
+    except Exception:
+        pass
 
 
 def _calls_when_imported(text: str) -> bool:
@@ -166,19 +234,18 @@ class _Collector:
             self._other_names.append(f"{name} = {own}")
             self._bind(own, jitted, function)
             return
-        tree = _definition(function, getattr(jitted, "raw_src", None))
-        tree.decorator_list = [item for item in tree.decorator_list if _last_name(item) in _DECORATORS]
-        if not tree.decorator_list:
-            self._need_triton()
-            tree.decorator_list = [ast.parse("triton.jit", mode="eval").body]
-        for decorator in tree.decorator_list:
-            if isinstance(decorator, ast.Call):
-                decorator.keywords = [item for item in decorator.keywords if item.arg not in _FOR_PEOPLE]
-        _write_defaults(tree, function)
         if constants:
+            tree, needs_triton = _tree_of(jitted)
+            if needs_triton:
+                self._need_triton()
             self._write_constants(tree, constants)
+            written = _Written.of(tree, needs_triton)
+        else:
+            written = prepare(jitted)
+            if written.needs_triton:
+                self._need_triton()
         # Where a function is used before it is defined, or by itself, does not matter: names are looked up in calls.
-        for used in _names_used(tree):
+        for used in written.names:
             if used in function.__code__.co_freevars:
                 cell = (function.__closure__ or ())[function.__code__.co_freevars.index(used)]
                 self._bind(used, cell.cell_contents, function)
@@ -186,7 +253,7 @@ class _Collector:
                 self._bind(used, function.__globals__[used], function)
             elif used != "triton" and not hasattr(builtins, used):  # triton.jit may have been put there
                 raise _refused(used, function, "is defined nowhere that can be seen")
-        self._functions.append(ast.unparse(ast.fix_missing_locations(tree)))
+        self._functions.append(written.text)
 
     def _write_constants(self, tree: ast.FunctionDef, constants: Mapping[str, Any]) -> None:
         self._need_triton()
@@ -213,6 +280,21 @@ class _Collector:
             self._need(place[0])
             literal = ".".join(place)
         return ast.parse(literal, mode="eval").body
+
+
+def _tree_of(jitted: Any) -> "Tuple[ast.FunctionDef, bool]":
+    """Its definition, and whether @triton.jit was put there."""
+    function = jitted.fn
+    tree = _definition(function, getattr(jitted, "raw_src", None))
+    tree.decorator_list = [item for item in tree.decorator_list if _last_name(item) in _DECORATORS]
+    needs_triton = not tree.decorator_list
+    if needs_triton:
+        tree.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+    for decorator in tree.decorator_list:
+        if isinstance(decorator, ast.Call):
+            decorator.keywords = [item for item in decorator.keywords if item.arg not in _FOR_PEOPLE]
+    _write_defaults(tree, function)
+    return tree, needs_triton
 
 
 def _refused(name: str, user: FunctionType, why: str) -> InvalidArgumentError:
