@@ -51,6 +51,7 @@ bool SetCoverage(const StudyView& study, const Selection& trials, int64_t known_
   coverage->set_revision(study.revision);
   coverage->set_read(static_cast<int64_t>(study.data->columns().size()));
   coverage->set_stored(study.stored);
+  coverage->set_unreadable(study.data->unreadable());
   coverage->set_matching(static_cast<int64_t>(trials.size()));
   coverage->set_is_open(study.is_open);
   coverage->set_is_cut(study.is_cut);

@@ -120,6 +120,21 @@ TEST_F(StudyAnswersTest, AChart) {
   EXPECT_THAT(NumbersIn<double>(ChartAnswer(view_, request)->best_x()), ElementsAre(6, 7, 9));
 }
 
+TEST_F(StudyAnswersTest, TrialsThatCannotBeReadAreTold) {
+  AddSome();
+  TrialColumns damaged;
+  damaged.ordinal = 8;
+  damaged.outcome = v1::OUTCOME_OK;
+  damaged.config = "A=2,M=64";
+  damaged.median_ns = 1;
+  damaged.detail = "\xff";
+  EXPECT_TRUE(absl::IsDataLoss(data_.Add(damaged)));
+  data_.Settle();
+  EXPECT_EQ(ChartAnswer(view_, {})->coverage().read(), 5);
+  EXPECT_EQ(ChartAnswer(view_, {})->coverage().unreadable(), 1);
+  EXPECT_EQ(AnalysisAnswer(view_, {})->coverage().unreadable(), 1);
+}
+
 TEST_F(StudyAnswersTest, NothingNewIsCoverageAlone) {
   AddSome();
   v1::GetStudyChartRequest chart;

@@ -191,6 +191,7 @@ function FilterBar(props: {
           {chips.length ? `${count(c.matching)} of ${count(c.read)} trials` : `${count(c.read)} trials`}
           {int(c.read) < int(c.stored) &&
             (c.isCut ? ` of ${count(c.stored)}: more are not kept in memory` : ` read of ${count(c.stored)} …`)}
+          {int(c.unreadable) > 0 && `, ${count(c.unreadable)} damaged ones left out`}
         </span>
       )}
       {problem && (
