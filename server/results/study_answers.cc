@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "server/analysis/convergence.h"
@@ -20,6 +22,9 @@ namespace {
 constexpr int kColumns = 600, kColumnsMax = 1000, kRows = 160, kRowsMax = 400;
 constexpr size_t kGridValuesMax = 1000;
 constexpr size_t kGridPairsMax = 100'000;  // as JSON some 15 MB
+// Of an analysis: each takes some 100 bytes as JSON.
+constexpr size_t kEffectValuesMax = 1000;         // of one parameter
+constexpr size_t kEffectValuesOfAllMax = 20'000;  // of all parameters
 constexpr double kConvergenceShares[] = {0.10, 0.05, 0.01};
 
 static_assert(std::endian::native == std::endian::little, "numbers in bytes fields are little-endian");
@@ -157,13 +162,33 @@ std::vector<size_t> ParametersInOrder(const StudyView& study) {
   return order;
 }
 
+// Indices of values, ascending: all, or of more than `most` those whose fastest tenth is fastest, then those that
+// failed most often.
+std::vector<size_t> ValuesShown(const ParameterEffect& effect, size_t most) {
+  std::vector<size_t> shown(effect.values.size());
+  std::iota(shown.begin(), shown.end(), size_t{0});
+  if (shown.size() <= most) return shown;
+  const auto rank = [&](size_t v) {
+    const ValueEffect& value = effect.values[v];
+    return std::tuple(value.measured == 0, value.good_ns, -value.failed, v);
+  };
+  std::nth_element(shown.begin(), shown.begin() + static_cast<ptrdiff_t>(most), shown.end(),
+                   [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  shown.resize(most);
+  std::sort(shown.begin(), shown.end());
+  return shown;
+}
+
 void AddParameters(const Selection& trials, const std::vector<size_t>& order, v1::StudyAnalysis* analysis) {
   const StudyColumns& columns = trials.columns();
   const std::vector<ParameterEffect> effects = EffectsOf(trials);
+  const size_t most = std::min(kEffectValuesMax, kEffectValuesOfAllMax / std::max(effects.size(), size_t{1}));
   for (const size_t p : order) {
     v1::ParameterEffect* out = analysis->add_parameters();
     out->set_parameter(columns.parameter_name(p));
-    for (size_t v = 0; v < effects[p].values.size(); ++v) {
+    const std::vector<size_t> shown = ValuesShown(effects[p], most);
+    out->set_values_left_out(static_cast<int64_t>(effects[p].values.size() - shown.size()));
+    for (const size_t v : shown) {
       v1::ValueEffect* value = out->add_values();
       *value->mutable_value() = definition::ToProto(columns.values(p)[v]);
       FillEffect(effects[p].values[v], value);

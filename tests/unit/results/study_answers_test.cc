@@ -182,6 +182,27 @@ TEST_F(StudyAnswersTest, AnAnalysisOfWhatPasses) {
   EXPECT_EQ(analysis.parameters(1).values(0).failed(), 1);
 }
 
+TEST_F(StudyAnswersTest, AnAnalysisHasTheBestValuesAndSaysHowManyItLeavesOut) {
+  v1::AnalyzeStudyRequest request;
+  request.set_without_importance(true);
+  for (int a = 0; a < 1000; ++a) Add(a, "A=" + std::to_string(a) + ",M=x", a == 7 ? 0 : 100 + a);
+  data_.Settle();
+  const v1::StudyAnalysis all = AnalysisAnswer(view_, request)->analysis();
+  EXPECT_EQ(all.parameters(1).values_size(), 1000);
+  EXPECT_EQ(all.parameters(1).values_left_out(), 0);
+  Add(1000, "A=1000,M=x", 1100);
+  Add(1001, "A=1001,M=x", 10);
+  data_.Settle();
+  const v1::StudyAnalysis bounded = AnalysisAnswer(view_, request)->analysis();
+  const v1::ParameterEffect& effect = bounded.parameters(1);
+  EXPECT_EQ(effect.values_left_out(), 2);
+  ASSERT_EQ(effect.values_size(), 1000);
+  EXPECT_EQ(effect.values(7).value().int_value(), 8) << "7 failed";
+  EXPECT_EQ(effect.values(998).value().int_value(), 999) << "1000 is the slowest";
+  EXPECT_EQ(effect.values(999).value().int_value(), 1001);
+  EXPECT_EQ(bounded.parameters(0).values_left_out(), 0);
+}
+
 TEST_F(StudyAnswersTest, TheLastFinalCountsForTheDefaultConfig) {
   AddSome();
   EXPECT_EQ(data_.default_ns(), 41);

@@ -1,5 +1,5 @@
 // Why trials ended as they did, and what the failed ones have in common.
-import type { Outcome as OutcomeName, OutcomeReason, ParameterEffect } from "api";
+import type { Outcome as OutcomeName, OutcomeReason, StudyAnalysis } from "api";
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { count, int, outcomeText, percent, valueText } from "../format";
@@ -9,18 +9,14 @@ import { Button, ErrorLine, Loading, Outcome, Panel, Table } from "../ui";
 
 const COMMON_MAX = 8;
 
-function trials(effect: ParameterEffect["values"]): number {
-  return (effect ?? []).reduce((sum, value) => sum + int(value.measured) + int(value.failed), 0);
-}
-
 // The values that are more frequent among the trials of an outcome than among all.
-function commonValues(those: ParameterEffect[], all: ParameterEffect[]) {
-  const allByName = new Map(all.map((effect) => [effect.parameter, effect]));
-  return those
+function commonValues(those: StudyAnalysis | undefined, all: StudyAnalysis | undefined) {
+  const allByName = new Map((all?.parameters ?? []).map((effect) => [effect.parameter, effect]));
+  const number = int(those?.evaluations);
+  const numberOfAll = int(all?.evaluations);
+  return (those?.parameters ?? [])
     .flatMap((effect) => {
       const whole = allByName.get(effect.parameter);
-      const number = trials(effect.values);
-      const numberOfAll = trials(whole?.values);
       if (!number || !numberOfAll || (whole?.values ?? []).length < 2) return [];
       return (effect.values ?? []).map((value) => {
         const text = valueText(value.value);
@@ -48,7 +44,7 @@ function Common(props: { study: string; outcome: OutcomeName }) {
         call("tunefarm.v1.StudyService/AnalyzeStudy", { ...request, filter: { outcomes: [props.outcome] } }, signal),
         call("tunefarm.v1.StudyService/AnalyzeStudy", request, signal),
       ]);
-      return commonValues(those.analysis?.parameters ?? [], all.analysis?.parameters ?? []);
+      return commonValues(those.analysis, all.analysis);
     },
     5000,
     () => true,
