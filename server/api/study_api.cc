@@ -93,12 +93,13 @@ absl::StatusOr<v1::GetStudyChartResponse> StudyApi::GetStudyChart(const v1::GetS
 }
 
 absl::StatusOr<v1::AnalyzeStudyResponse> StudyApi::AnalyzeStudy(const v1::AnalyzeStudyRequest& request) {
-  v1::AnalyzeStudyResponse response;
+  StartedAnalysis started;
   RETURN_IF_ERROR(Look(request.study(), [&](int64_t /*study_id*/, const StudyView& study) {
-    ASSIGN_OR_RETURN(response, AnalysisAnswer(study, request));
+    ASSIGN_OR_RETURN(started, StartAnalysis(study, request));
     return absl::OkStatus();
   }));
-  return response;
+  // Not within Look, where other calls for the study would wait.
+  return FinishAnalysis(std::move(started));
 }
 
 absl::StatusOr<v1::GetParameterGridResponse> StudyApi::GetParameterGrid(const v1::GetParameterGridRequest& request) {

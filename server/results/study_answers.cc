@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "server/analysis/convergence.h"
-#include "server/analysis/importance.h"
 #include "server/analysis/study_chart.h"
 #include "server/analysis/value_effects.h"
 #include "server/base/status.h"
@@ -125,26 +124,22 @@ void AddOutcomes(const Selection& trials, v1::StudyAnalysis* analysis) {
   }
 }
 
-void AddImportance(const Selection& trials, uint64_t seed, v1::StudyAnalysis* analysis) {
-  const StudyColumns& columns = trials.columns();
-  ImportanceOptions options;
-  if (seed != 0) options.seed = seed;
-  const Importance importance = ImportanceOf(trials, options);
-  v1::ParameterImportance* out = analysis->mutable_importance();
+void FillImportance(const Importance& importance, const std::vector<std::string>& parameters,
+                    v1::ParameterImportance* out) {
   out->set_unusable_because(importance.unusable_because);
   out->set_rows(static_cast<int64_t>(importance.rows));
   out->set_rows_of(static_cast<int64_t>(importance.rows_of));
   out->set_r_squared(importance.r_squared);
   for (const ParameterImportance& one : importance.parameters) {
     v1::ParameterShare* share = out->add_parameters();
-    share->set_parameter(columns.parameter_name(one.parameter));
+    share->set_parameter(parameters[one.parameter]);
     share->set_alone(one.alone);
     share->set_total(one.total);
   }
   for (const PairImportance& one : importance.pairs) {
     v1::PairShare* pair = out->add_pairs();
-    pair->set_first(columns.parameter_name(one.first));
-    pair->set_second(columns.parameter_name(one.second));
+    pair->set_first(parameters[one.first]);
+    pair->set_second(parameters[one.second]);
     pair->set_share(one.share);
   }
 }
@@ -255,12 +250,11 @@ absl::StatusOr<v1::GetStudyChartResponse> ChartAnswer(const StudyView& study, co
   return response;
 }
 
-absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study,
-                                                        const v1::AnalyzeStudyRequest& request) {
+absl::StatusOr<StartedAnalysis> StartAnalysis(const StudyView& study, const v1::AnalyzeStudyRequest& request) {
   ASSIGN_OR_RETURN(const Selection trials, Select(study, request.filter()));
-  v1::AnalyzeStudyResponse response;
-  if (!SetCoverage(study, trials, request.known_revision(), response.mutable_coverage())) return response;
-  v1::StudyAnalysis* analysis = response.mutable_analysis();
+  StartedAnalysis started;
+  if (!SetCoverage(study, trials, request.known_revision(), started.response.mutable_coverage())) return started;
+  v1::StudyAnalysis* analysis = started.response.mutable_analysis();
   analysis->set_study(study.name);
   analysis->set_problem_key(study.problem_key);
   analysis->set_device_class_name(study.device_class_name);
@@ -268,9 +262,28 @@ absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study,
   analysis->set_measured(static_cast<int64_t>(trials.measured().size()));
   AddConvergence(trials, study.data->StartMs(study.job_started_ms), analysis);
   AddOutcomes(trials, analysis);
-  if (!request.without_importance()) AddImportance(trials, request.seed(), analysis);
   AddParameters(trials, ParametersInOrder(study), analysis);
-  return response;
+  if (request.without_importance()) return started;
+  ImportanceOptions options;
+  if (request.seed() != 0) options.seed = request.seed();
+  started.importance.emplace(trials, options);
+  const StudyColumns& columns = trials.columns();
+  for (size_t p = 0; p < columns.parameter_count(); ++p) started.parameters.push_back(columns.parameter_name(p));
+  return started;
+}
+
+v1::AnalyzeStudyResponse FinishAnalysis(StartedAnalysis analysis) {
+  if (analysis.importance.has_value()) {
+    FillImportance(analysis.importance->Compute(), analysis.parameters,
+                   analysis.response.mutable_analysis()->mutable_importance());
+  }
+  return std::move(analysis.response);
+}
+
+absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study,
+                                                        const v1::AnalyzeStudyRequest& request) {
+  ASSIGN_OR_RETURN(StartedAnalysis started, StartAnalysis(study, request));
+  return FinishAnalysis(std::move(started));
 }
 
 absl::StatusOr<v1::GetParameterGridResponse> GridAnswer(const StudyView& study,

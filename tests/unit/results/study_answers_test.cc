@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/base/random.h"
@@ -180,6 +181,21 @@ TEST_F(StudyAnswersTest, AnAnalysisOfWhatPasses) {
   EXPECT_EQ(analysis.parameters(0).values(0).value().string_value(), "64");
   EXPECT_EQ(analysis.parameters(0).values(0).measured(), 0);
   EXPECT_EQ(analysis.parameters(1).values(0).failed(), 1);
+}
+
+TEST_F(StudyAnswersTest, TheImportanceNeedsNothingOfTheStudyAnyMore) {
+  const v1::AnalyzeStudyRequest request;
+  for (int i = 0; i < 64; ++i) {
+    Add(i, "A=" + std::to_string(i % 8) + ",M=" + (i < 32 ? "x" : "y"), 100 * (1 + i % 8) + (i < 32 ? 0 : 10));
+  }
+  data_.Settle();
+  const v1::AnalyzeStudyResponse expected = *AnalysisAnswer(view_, request);
+  ASSERT_EQ(expected.analysis().importance().unusable_because(), "");
+  EXPECT_EQ(expected.analysis().importance().parameters(0).parameter(), "A");
+  StartedAnalysis started = *StartAnalysis(view_, request);
+  EXPECT_FALSE(started.response.analysis().has_importance());
+  data_ = StudyData();
+  EXPECT_EQ(FinishAnalysis(std::move(started)).DebugString(), expected.DebugString());
 }
 
 TEST_F(StudyAnswersTest, AnAnalysisHasTheBestValuesAndSaysHowManyItLeavesOut) {
