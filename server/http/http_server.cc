@@ -66,18 +66,30 @@ std::string_view ReasonPhrase(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 409:
+      return "Conflict";
     case 411:
       return "Length Required";
     case 413:
       return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 429:
       return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
+    case 499:
+      return "Client Closed Request";  // of no RFC; what Connect has for a cancelled call
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
     default:
-      return "Answer";
+      return "";  // RFC 9112, section 4: a phrase may be empty
   }
 }
 
