@@ -51,14 +51,16 @@ void WebCall::Start(const WebSurroundings* around, std::string call, HttpRequest
   absl::StatusOr<CallLimits::Ticket> place = around->places->Begin(caller->principal, route->kind);
   if (!place.ok()) return refuse(place.status());
   auto* const made =
-      new WebCall(around, route, *std::move(caller), std::move(request.body), std::move(answer));  // see above
+      new WebCall(around, route, *std::move(caller), std::move(request), std::move(answer));  // see above
   made->ticket_.emplace(*std::move(ticket));
   made->place_.emplace(*std::move(place));
   if (route->lane.threads == nullptr) return made->ParseAndRun();
   made->Defer(route->lane, [made] { made->ParseAndRun(); });
 }
 
-bool WebCall::IsAwaited() const { return !around_->is_ending->load() && around_->clock->Now() <= deadline_; }
+bool WebCall::IsAwaited() const {
+  return !is_gone_->load() && !around_->is_ending->load() && around_->clock->Now() <= deadline_;
+}
 
 void WebCall::Defer(const Lane& lane, std::function<void()> task) {
   deadline_ = around_->clock->Now() + lane.wait_max;

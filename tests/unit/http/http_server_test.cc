@@ -196,6 +196,38 @@ TEST_F(HttpServerTest, AHandlerGetsTheWholeRequestAndMayAnswerLater) {
   answer_later({});
 }
 
+TEST_F(HttpServerTest, AHandlerSeesThatItsPeerIsGone) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  HttpRequest taken;
+  HttpReply answer_later;
+  Notification is_taken;
+  options.handle = [&](HttpRequest request, HttpReply reply) {
+    taken = std::move(request);
+    answer_later = std::move(reply);
+    is_taken.Notify();
+  };
+  auto server = HttpServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const UniqueFd fd = Connect();
+  Send(fd, RequestOf("/"));
+  is_taken.WaitForNotification();
+  EXPECT_FALSE(taken.is_gone->load());
+  ASSERT_EQ(shutdown(fd.get(), SHUT_WR), 0);
+  EXPECT_EQ(ReadAll(fd), "");
+  EXPECT_TRUE(taken.is_gone->load());
+  answer_later({});  // goes nowhere
+}
+
+TEST_F(HttpServerTest, APageReachesAPeerThatSendsNoMore) {
+  const UniqueFd fd = Connect();
+  Send(fd, RequestOf("/blocked"));
+  ASSERT_EQ(shutdown(fd.get(), SHUT_WR), 0);
+  release_.Notify();
+  EXPECT_THAT(ReadAll(fd), HasSubstr("released"));
+}
+
 TEST_F(HttpServerTest, StatusesHaveTheirPhrases) {
   HttpServerOptions options;
   options.host = "127.0.0.1";
