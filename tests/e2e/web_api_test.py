@@ -346,6 +346,20 @@ class WebApi(unittest.TestCase):
         session = alice.get(ACCESS, "CreateSession")
         self.assertEqual(session["caller"]["roles"], ["lookup", "submit"])
         self.assertEqual(api.get(ACCESS, "GetCaller", secret=session["secret"])["caller"]["name"], "submit+kernels/alice")
+        # A certificate of another authority is no identity, and does not keep a browser from logging in by a code.
+        certs("init", folder / "other")
+        certs("issue", folder / "other", "--name", "mallory", "--role", "admin")
+        foreign = ssl.create_default_context(cafile=ca / "ca.pem")
+        foreign.load_cert_chain(folder / "other" / "mallory.pem", folder / "other" / "mallory.key")
+        browser = Api(address, context=foreign)
+        self.assertEqual(browser.refusal(TUNING, "ListJobs"), (401, "CERTIFICATE_UNTRUSTED"))
+        self.assertEqual(browser.refusal(ACCESS, "CreateSession"), (401, "CERTIFICATE_UNTRUSTED"))
+        self.assertEqual(browser.refusal(ACCESS, "CreateSession", {"code": "x"}), (401, "LOGIN_CODE_INVALID"))
+        code = {"code": alice.get(ACCESS, "CreateLoginCode")["code"]}
+        session = browser.get(ACCESS, "CreateSession", code)
+        self.assertEqual(session["caller"]["roles"], ["lookup", "submit"])
+        self.assertEqual(browser.ask(TUNING, "ListJobs", secret=session["secret"])[0], 200)
+        self.assertEqual(browser.refusal(ACCESS, "CreateSession", code), (401, "LOGIN_CODE_INVALID"))
         # Old versions are refused.
         old = ssl.create_default_context(cafile=ca / "ca.pem")
         old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
