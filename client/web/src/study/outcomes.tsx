@@ -6,6 +6,7 @@ import { count, int, outcomeText, percent, valueText } from "../format";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { Button, ErrorLine, Loading, Outcome, Panel, Table } from "../ui";
+import { isRead } from "./coverage";
 
 const COMMON_MAX = 8;
 
@@ -44,17 +45,19 @@ function Common(props: { study: string; outcome: OutcomeName }) {
         call("tunefarm.v1.StudyService/AnalyzeStudy", { ...request, filter: { outcomes: [props.outcome] } }, signal),
         call("tunefarm.v1.StudyService/AnalyzeStudy", request, signal),
       ]);
-      return commonValues(those.analysis, all.analysis);
+      const isWhole = [those, all].every(({ coverage }) => !coverage?.isBehind && isRead(coverage));
+      return { rows: commonValues(those.analysis, all.analysis), isWhole };
     },
-    5000,
-    () => true,
+    1000,
+    (common) => common.isWhole,
   );
   if (polled.error) return <ErrorLine error={polled.error} />;
-  if (!polled.data) return <Loading />;
+  // Shares of a part of the trials, or of another outcome's, would mislead.
+  if (polled.isLoading || !polled.data?.isWhole) return <Loading />;
   return (
     <Table
       caption={`What ${outcomeText(props.outcome)} has in common`}
-      rows={polled.data}
+      rows={polled.data.rows}
       rowKey={(row) => `${row.parameter} ${row.value}`}
       empty={`No value is much more frequent among the trials with ${outcomeText(props.outcome)} than among all.`}
       columns={[
