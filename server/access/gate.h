@@ -30,7 +30,10 @@ struct Caller {
   std::string certificate;
   std::string certificate_chain;
   std::string authorization;  // the header's value; empty: none
-  bool is_readable = false;   // by others on the way: plain text on a network
+  // Of a call that needs none of these: who makes it where there is none that is valid, such as a browser that sends a
+  // certificate of another authority. Null: it is refused.
+  const Principal* otherwise = nullptr;
+  bool is_readable = false;  // by others on the way: plain text on a network
 };
 
 struct GateOptions {

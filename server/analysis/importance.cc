@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "server/base/format.h"
 #include "server/search/forest.h"
@@ -270,17 +271,38 @@ void TakeApart(const Forest& forest, const TrainingData& data, const ImportanceO
 
 }  // namespace
 
-Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options) {
+struct ImportanceSample::Data {
+  ImportanceOptions options;
+  size_t rows_of = 0;
+  TrainingData training;  // without rows where there are too few
+};
+
+ImportanceSample::ImportanceSample(const Selection& trials, const ImportanceOptions& options) {
+  auto data = std::make_unique<Data>();
+  data->options = options;
+  data->rows_of = trials.measured().size();
+  if (data->rows_of >= options.rows_min) {
+    data->training =
+        Prepare(trials.columns(), DrawRows(trials, options.rows_max, StreamFor(options.seed, Draw::kRows)));
+  }
+  data_ = std::move(data);
+}
+
+ImportanceSample::ImportanceSample(ImportanceSample&&) noexcept = default;
+ImportanceSample& ImportanceSample::operator=(ImportanceSample&&) noexcept = default;
+ImportanceSample::~ImportanceSample() = default;
+
+Importance ImportanceSample::Compute() const {
+  const ImportanceOptions& options = data_->options;
+  const TrainingData& data = data_->training;
   Importance result;
-  result.rows_of = trials.measured().size();
+  result.rows_of = data_->rows_of;
   if (result.rows_of < options.rows_min) {
     result.unusable_because =
         fmt::format("{} measured configs are too few, {} are the least", result.rows_of, options.rows_min);
     return result;
   }
-  const std::vector<uint32_t> rows = DrawRows(trials, options.rows_max, StreamFor(options.seed, Draw::kRows));
-  result.rows = rows.size();
-  const TrainingData data = Prepare(trials.columns(), rows);
+  result.rows = data.rows();
   if (data.columns() == 0) {
     result.unusable_because = "no parameter has more than one value";
     return result;
@@ -301,6 +323,10 @@ Importance ImportanceOf(const Selection& trials, const ImportanceOptions& option
   forest.Fit(data.features, data.targets, OptionsOfForest(options.trees), random);
   TakeApart(forest, data, options, &result);
   return result;
+}
+
+Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options) {
+  return ImportanceSample(trials, options).Compute();
 }
 
 }  // namespace tunefarm

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,5 +52,21 @@ struct Importance {
 };
 
 Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options = {});
+
+// ImportanceOf in two steps: what it needs of the trials, which is quickly taken, and the rest, which may take a second
+// and needs neither the trials nor their columns. Move-only; const use from any thread.
+class ImportanceSample {
+ public:
+  explicit ImportanceSample(const Selection& trials, const ImportanceOptions& options = {});
+  ImportanceSample(ImportanceSample&&) noexcept;
+  ImportanceSample& operator=(ImportanceSample&&) noexcept;
+  ~ImportanceSample();
+
+  Importance Compute() const;
+
+ private:
+  struct Data;
+  std::unique_ptr<const Data> data_;
+};
 
 }  // namespace tunefarm

@@ -30,7 +30,7 @@ class CatalogApi {
   // All outlive it.
   CatalogApi(const Catalog* catalog, Store* store, CatalogWatch* watch, BestChanges* bests, Misses* misses,
              const OpenCalls* calls)
-      : catalog_(catalog), store_(store), watch_(watch), bests_(bests), misses_(misses), calls_(calls) {}
+      : store_(store), watch_(watch), bests_(bests), misses_(misses), calls_(calls), summaries_(catalog) {}
 
   // As CatalogWatch::Watch. Unavailable (DAEMON_ENDING).
   absl::StatusOr<std::unique_ptr<CatalogStream>> WatchBestConfigs(const v1::WatchBestConfigsRequest& request,
@@ -63,7 +63,7 @@ class CatalogApi {
   absl::StatusOr<v1::SummarizeBestConfigsResponse> SummarizeBestConfigs(
       const v1::SummarizeBestConfigsRequest& request) {
     ASSIGN_OR_RETURN(const auto newest_programs, store_->kernels()->NewestPrograms());
-    return SummarizeBests(*catalog_, request.kernel(), newest_programs);
+    return summaries_.Of(request.kernel(), newest_programs);
   }
   // The errors of Misses.
   absl::StatusOr<v1::ListMissesResponse> ListMisses(const v1::ListMissesRequest& request) {
@@ -74,12 +74,12 @@ class CatalogApi {
   }
 
  private:
-  const Catalog* const catalog_;
   Store* const store_;
   CatalogWatch* const watch_;
   BestChanges* const bests_;
   Misses* const misses_;
   const OpenCalls* const calls_;
+  BestSummaries summaries_;
 };
 
 }  // namespace tunefarm

@@ -93,12 +93,13 @@ absl::StatusOr<v1::GetStudyChartResponse> StudyApi::GetStudyChart(const v1::GetS
 }
 
 absl::StatusOr<v1::AnalyzeStudyResponse> StudyApi::AnalyzeStudy(const v1::AnalyzeStudyRequest& request) {
-  v1::AnalyzeStudyResponse response;
+  StartedAnalysis started;
   RETURN_IF_ERROR(Look(request.study(), [&](int64_t /*study_id*/, const StudyView& study) {
-    ASSIGN_OR_RETURN(response, AnalysisAnswer(study, request));
+    ASSIGN_OR_RETURN(started, StartAnalysis(study, request));
     return absl::OkStatus();
   }));
-  return response;
+  // Not within Look, where other calls for the study would wait.
+  return FinishAnalysis(std::move(started));
 }
 
 absl::StatusOr<v1::GetParameterGridResponse> StudyApi::GetParameterGrid(const v1::GetParameterGridRequest& request) {
@@ -141,9 +142,13 @@ absl::StatusOr<v1::ListTrialsResponse> StudyApi::ListTrials(const v1::ListTrials
   for (const int64_t ordinal : trials.ordinals) {
     const auto row = by_ordinal.find(ordinal);
     if (row == by_ordinal.end()) continue;  // its job was deleted just now
-    ASSIGN_OR_RETURN(v1::Trial trial, TrialOfRow(*row->second));
-    trial.set_name(fmt::format("{}/trials/{}", name, ordinal));
-    *response.add_trials() = std::move(trial);
+    absl::StatusOr<v1::Trial> trial = TrialOfRow(*row->second);
+    if (!trial.ok()) {
+      response.set_unreadable(response.unreadable() + 1);
+      continue;
+    }
+    trial->set_name(fmt::format("{}/trials/{}", name, ordinal));
+    *response.add_trials() = *std::move(trial);
   }
   response.set_next_page_token(trials.next_page_token);
   return response;

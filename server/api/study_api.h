@@ -4,7 +4,7 @@
 // Thread-safe.
 //
 // Errors: InvalidArgument (NAME_INVALID, FILTER_INVALID), NotFound (STUDY_NOT_FOUND), Unavailable when the store does
-// not answer, DataLoss for what is stored and cannot be read, and what stands at the functions of
+// not answer, DataLoss for a study or a problem that is stored and cannot be read, and what stands at the functions of
 // results/study_answers.h.
 #pragma once
 

@@ -37,15 +37,10 @@ void Add(const CatalogEntry& entry, bool is_stale, Sum* sum) {
   summary.set_floor_share_min(summary.floor_share_min() > 0 ? std::min(summary.floor_share_min(), share) : share);
 }
 
-}  // namespace
-
-tunefarm::v1::SummarizeBestConfigsResponse SummarizeBests(
-    const Catalog& catalog, std::string_view kernel_name,
-    const std::map<std::string, std::string, std::less<>>& newest_programs) {
+std::vector<BestConfigSummary> Summarize(const Catalog& catalog, const BestSummaries::NewestPrograms& newest_programs) {
   const std::vector<std::shared_ptr<const CatalogEntry>> entries = catalog.Entries();
   std::map<std::pair<std::string_view, std::string_view>, Sum> sums;  // by kernel name and class id of the entries
   for (const auto& entry : entries) {
-    if (!kernel_name.empty() && entry->kernel_name != kernel_name) continue;
     const auto newest = newest_programs.find(entry->kernel_name);
     const bool is_stale = newest != newest_programs.end() && newest->second != entry->program_digest;
     Add(*entry, is_stale, &sums[{entry->kernel_name, entry->class_id}]);
@@ -62,9 +57,31 @@ tunefarm::v1::SummarizeBestConfigsResponse SummarizeBests(
     return std::forward_as_tuple(a.kernel_name(), a.device_class_name(), a.device_class_id()) <
            std::forward_as_tuple(b.kernel_name(), b.device_class_name(), b.device_class_id());
   });
+  return summaries;
+}
+
+}  // namespace
+
+std::shared_ptr<const std::vector<BestConfigSummary>> BestSummaries::All(const NewestPrograms& newest_programs) {
+  MutexLock lock(&mutex_);
+  // Before the pass: what changes meanwhile makes the next call count again.
+  const int64_t version = catalog_->version();
+  if (all_ == nullptr || version != version_ || newest_programs != newest_programs_) {
+    all_ = std::make_shared<const std::vector<BestConfigSummary>>(Summarize(*catalog_, newest_programs));
+    version_ = version;
+    newest_programs_ = newest_programs;
+  }
+  return all_;
+}
+
+tunefarm::v1::SummarizeBestConfigsResponse BestSummaries::Of(std::string_view kernel_name,
+                                                             const NewestPrograms& newest_programs) {
+  const auto all = All(newest_programs);
   tunefarm::v1::SummarizeBestConfigsResponse response;
-  for (size_t i = 0; i < std::min(summaries.size(), kBestSummariesMax); ++i) {
-    *response.add_summaries() = std::move(summaries[i]);
+  for (const BestConfigSummary& summary : *all) {
+    if (!kernel_name.empty() && summary.kernel_name() != kernel_name) continue;
+    if (response.summaries_size() == static_cast<int>(kBestSummariesMax)) break;
+    *response.add_summaries() = summary;
   }
   return response;
 }

@@ -107,6 +107,11 @@ std::shared_ptr<const Catalog::Snapshot> Catalog::Current() const {
 
 int64_t Catalog::revision() const { return Current()->revision; }
 
+int64_t Catalog::version() const {
+  MutexLock lock(&mutex_);
+  return version_;
+}
+
 std::vector<std::shared_ptr<const CatalogEntry>> Catalog::Entries() const {
   std::vector<std::shared_ptr<const CatalogEntry>> entries;
   Current()->by_key.ForEach([&](const auto& entry) { entries.push_back(entry); });
@@ -277,6 +282,7 @@ void Catalog::AddClass(std::string_view class_id, const DeviceClass& device_clas
 void Catalog::Publish(std::shared_ptr<const Snapshot> snapshot) const {
   MutexLock lock(&mutex_);
   snapshot_.swap(snapshot);
+  ++version_;
 }
 
 std::shared_ptr<const Catalog::Snapshot> Catalog::WithIndex(std::string_view kernel_name,

@@ -108,6 +108,8 @@ class Catalog {
   CatalogChanges ChangesSince(int64_t revision, std::string_view kernel_name) const;
 
   int64_t revision() const;
+  // Another number after each change, of whatever kind, and sometimes without one. Of this object alone.
+  int64_t version() const LOCKS_EXCLUDED(mutex_);
   // All of them, in no order that means anything; and the classes by id.
   std::vector<std::shared_ptr<const CatalogEntry>> Entries() const;
   std::vector<std::pair<std::string, std::shared_ptr<const DeviceClass>>> Classes() const;
@@ -145,6 +147,7 @@ class Catalog {
   mutable Mutex change_mutex_ ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
   mutable std::shared_ptr<const Snapshot> snapshot_ GUARDED_BY(mutex_);
+  mutable int64_t version_ GUARDED_BY(mutex_) = 0;
 };
 
 class Catalog::View {

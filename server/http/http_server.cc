@@ -66,18 +66,30 @@ std::string_view ReasonPhrase(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 409:
+      return "Conflict";
     case 411:
       return "Length Required";
     case 413:
       return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 429:
       return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
+    case 499:
+      return "Client Closed Request";  // of no RFC; what Connect has for a cancelled call
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
     case 503:
       return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
     default:
-      return "Answer";
+      return "";  // RFC 9112, section 4: a phrase may be empty
   }
 }
 
@@ -165,6 +177,7 @@ struct Connection {
   std::optional<HttpRequest> request;  // once the head is there
   size_t body_bytes = 0;               // of the request
   size_t sent = 0;
+  std::shared_ptr<std::atomic<bool>> is_gone;  // HttpRequest's
   bool is_head = false;
   bool is_done = false;  // to be closed
 };
@@ -278,12 +291,13 @@ struct HttpServer::Impl {
     connections.clear();
   }
 
-  static short EventsOf(const Connection& connection) {
+  short EventsOf(const Connection& connection) const {
     switch (connection.state) {
       case Connection::State::kReading:
         return connection.ssl_waits != 0 ? connection.ssl_waits : POLLIN;
       case Connection::State::kAnswering:
-        return 0;
+        // POLLHUP comes by itself, but only once both sides are closed.
+        return options.handle ? POLLRDHUP : 0;
       case Connection::State::kWriting:
         return connection.ssl_waits != 0 ? connection.ssl_waits : POLLOUT;
       case Connection::State::kClosing:
@@ -314,9 +328,10 @@ struct HttpServer::Impl {
     size_t at = polled.size() - connections.size();
     for (auto& [id, connection] : connections) {
       // A peer that is gone is not waited for; what its page says is dropped.
-      if ((polled[at++].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0 &&
+      if ((polled[at++].revents & (POLLERR | POLLHUP | POLLRDHUP | POLLNVAL)) != 0 &&
           connection.state == Connection::State::kAnswering) {
         connection.is_done = true;
+        if (connection.is_gone != nullptr) connection.is_gone->store(true);
       }
     }
   }
@@ -467,6 +482,8 @@ struct HttpServer::Impl {
     HttpRequest request = *std::move(connection->request);
     connection->in = std::string();
     request.peer = connection->peer;
+    connection->is_gone = std::make_shared<std::atomic<bool>>(false);
+    request.is_gone = connection->is_gone;
     if (connection->ssl != nullptr) {
       PeerCertificate shown = PeerCertificateOf(connection->ssl.get());
       request.certificate = std::move(shown.certificate);

@@ -9,6 +9,7 @@
 // the thread that waits for all peers.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +33,9 @@ struct HttpRequest {
   std::string peer;  // "ipv4:127.0.0.1:51234"
   // With TLS: what the peer has proven to have the key of, and what it sent along; PEM, empty: none.
   std::string certificate, certificate_chain;
+  // Becomes true when the peer has closed its side of the connection before the answer came: none is sent any more.
+  // Null: the request did not come through a server with `handle`.
+  std::shared_ptr<const std::atomic<bool>> is_gone;
 
   // Empty: there is none.
   const std::string& Header(const std::string& name) const;
@@ -57,7 +61,8 @@ struct HttpServerOptions {
   // By path, for GET and HEAD. Names other than loopback's in the Host header are refused, so that no web page can read
   // these pages by pointing a name of its own here.
   std::map<std::string, std::function<HttpAnswer()>> pages;
-  // Instead of pages: answers every request, and checks what it must. Must not block.
+  // Instead of pages: answers every request, and checks what it must. Must not block. A peer that closes its side (also
+  // one that only says that it sends no more) is gone, and its connection is closed.
   std::function<void(HttpRequest, HttpReply)> handle;
 
   // What the server itself refuses (it answers with 400, 411, 413, 431 and 503); empty: plain text.

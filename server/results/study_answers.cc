@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "server/analysis/convergence.h"
-#include "server/analysis/importance.h"
 #include "server/analysis/study_chart.h"
 #include "server/analysis/value_effects.h"
 #include "server/base/status.h"
@@ -20,6 +21,9 @@ namespace {
 constexpr int kColumns = 600, kColumnsMax = 1000, kRows = 160, kRowsMax = 400;
 constexpr size_t kGridValuesMax = 1000;
 constexpr size_t kGridPairsMax = 100'000;  // as JSON some 15 MB
+// Of an analysis: each takes some 100 bytes as JSON.
+constexpr size_t kEffectValuesMax = 1000;         // of one parameter
+constexpr size_t kEffectValuesOfAllMax = 20'000;  // of all parameters
 constexpr double kConvergenceShares[] = {0.10, 0.05, 0.01};
 
 static_assert(std::endian::native == std::endian::little, "numbers in bytes fields are little-endian");
@@ -51,6 +55,7 @@ bool SetCoverage(const StudyView& study, const Selection& trials, int64_t known_
   coverage->set_revision(study.revision);
   coverage->set_read(static_cast<int64_t>(study.data->columns().size()));
   coverage->set_stored(study.stored);
+  coverage->set_unreadable(study.data->unreadable());
   coverage->set_matching(static_cast<int64_t>(trials.size()));
   coverage->set_is_open(study.is_open);
   coverage->set_is_cut(study.is_cut);
@@ -119,26 +124,22 @@ void AddOutcomes(const Selection& trials, v1::StudyAnalysis* analysis) {
   }
 }
 
-void AddImportance(const Selection& trials, uint64_t seed, v1::StudyAnalysis* analysis) {
-  const StudyColumns& columns = trials.columns();
-  ImportanceOptions options;
-  if (seed != 0) options.seed = seed;
-  const Importance importance = ImportanceOf(trials, options);
-  v1::ParameterImportance* out = analysis->mutable_importance();
+void FillImportance(const Importance& importance, const std::vector<std::string>& parameters,
+                    v1::ParameterImportance* out) {
   out->set_unusable_because(importance.unusable_because);
   out->set_rows(static_cast<int64_t>(importance.rows));
   out->set_rows_of(static_cast<int64_t>(importance.rows_of));
   out->set_r_squared(importance.r_squared);
   for (const ParameterImportance& one : importance.parameters) {
     v1::ParameterShare* share = out->add_parameters();
-    share->set_parameter(columns.parameter_name(one.parameter));
+    share->set_parameter(parameters[one.parameter]);
     share->set_alone(one.alone);
     share->set_total(one.total);
   }
   for (const PairImportance& one : importance.pairs) {
     v1::PairShare* pair = out->add_pairs();
-    pair->set_first(columns.parameter_name(one.first));
-    pair->set_second(columns.parameter_name(one.second));
+    pair->set_first(parameters[one.first]);
+    pair->set_second(parameters[one.second]);
     pair->set_share(one.share);
   }
 }
@@ -156,13 +157,33 @@ std::vector<size_t> ParametersInOrder(const StudyView& study) {
   return order;
 }
 
+// Indices of values, ascending: all, or of more than `most` those whose fastest tenth is fastest, then those that
+// failed most often.
+std::vector<size_t> ValuesShown(const ParameterEffect& effect, size_t most) {
+  std::vector<size_t> shown(effect.values.size());
+  std::iota(shown.begin(), shown.end(), size_t{0});
+  if (shown.size() <= most) return shown;
+  const auto rank = [&](size_t v) {
+    const ValueEffect& value = effect.values[v];
+    return std::tuple(value.measured == 0, value.good_ns, -value.failed, v);
+  };
+  std::nth_element(shown.begin(), shown.begin() + static_cast<ptrdiff_t>(most), shown.end(),
+                   [&](size_t a, size_t b) { return rank(a) < rank(b); });
+  shown.resize(most);
+  std::sort(shown.begin(), shown.end());
+  return shown;
+}
+
 void AddParameters(const Selection& trials, const std::vector<size_t>& order, v1::StudyAnalysis* analysis) {
   const StudyColumns& columns = trials.columns();
   const std::vector<ParameterEffect> effects = EffectsOf(trials);
+  const size_t most = std::min(kEffectValuesMax, kEffectValuesOfAllMax / std::max(effects.size(), size_t{1}));
   for (const size_t p : order) {
     v1::ParameterEffect* out = analysis->add_parameters();
     out->set_parameter(columns.parameter_name(p));
-    for (size_t v = 0; v < effects[p].values.size(); ++v) {
+    const std::vector<size_t> shown = ValuesShown(effects[p], most);
+    out->set_values_left_out(static_cast<int64_t>(effects[p].values.size() - shown.size()));
+    for (const size_t v : shown) {
       v1::ValueEffect* value = out->add_values();
       *value->mutable_value() = definition::ToProto(columns.values(p)[v]);
       FillEffect(effects[p].values[v], value);
@@ -229,12 +250,11 @@ absl::StatusOr<v1::GetStudyChartResponse> ChartAnswer(const StudyView& study, co
   return response;
 }
 
-absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study,
-                                                        const v1::AnalyzeStudyRequest& request) {
+absl::StatusOr<StartedAnalysis> StartAnalysis(const StudyView& study, const v1::AnalyzeStudyRequest& request) {
   ASSIGN_OR_RETURN(const Selection trials, Select(study, request.filter()));
-  v1::AnalyzeStudyResponse response;
-  if (!SetCoverage(study, trials, request.known_revision(), response.mutable_coverage())) return response;
-  v1::StudyAnalysis* analysis = response.mutable_analysis();
+  StartedAnalysis started;
+  if (!SetCoverage(study, trials, request.known_revision(), started.response.mutable_coverage())) return started;
+  v1::StudyAnalysis* analysis = started.response.mutable_analysis();
   analysis->set_study(study.name);
   analysis->set_problem_key(study.problem_key);
   analysis->set_device_class_name(study.device_class_name);
@@ -242,9 +262,28 @@ absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study,
   analysis->set_measured(static_cast<int64_t>(trials.measured().size()));
   AddConvergence(trials, study.data->StartMs(study.job_started_ms), analysis);
   AddOutcomes(trials, analysis);
-  if (!request.without_importance()) AddImportance(trials, request.seed(), analysis);
   AddParameters(trials, ParametersInOrder(study), analysis);
-  return response;
+  if (request.without_importance()) return started;
+  ImportanceOptions options;
+  if (request.seed() != 0) options.seed = request.seed();
+  started.importance.emplace(trials, options);
+  const StudyColumns& columns = trials.columns();
+  for (size_t p = 0; p < columns.parameter_count(); ++p) started.parameters.push_back(columns.parameter_name(p));
+  return started;
+}
+
+v1::AnalyzeStudyResponse FinishAnalysis(StartedAnalysis analysis) {
+  if (analysis.importance.has_value()) {
+    FillImportance(analysis.importance->Compute(), analysis.parameters,
+                   analysis.response.mutable_analysis()->mutable_importance());
+  }
+  return std::move(analysis.response);
+}
+
+absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study,
+                                                        const v1::AnalyzeStudyRequest& request) {
+  ASSIGN_OR_RETURN(StartedAnalysis started, StartAnalysis(study, request));
+  return FinishAnalysis(std::move(started));
 }
 
 absl::StatusOr<v1::GetParameterGridResponse> GridAnswer(const StudyView& study,

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/analysis/importance.h"
 #include "server/results/study_data.h"
 #include "tunefarm/v1/study_service.pb.h"
 
@@ -35,7 +37,19 @@ struct StudyView {
 
 // InvalidArgument (CHART_SIZE_INVALID) for a number of columns or rows that there cannot be.
 absl::StatusOr<v1::GetStudyChartResponse> ChartAnswer(const StudyView& study, const v1::GetStudyChartRequest& request);
+
+// An analysis without the importance of parameters, and what that needs of the study, which may change or go meanwhile.
+struct StartedAnalysis {
+  v1::AnalyzeStudyResponse response;
+  std::optional<ImportanceSample> importance;  // none: it is not asked for
+  std::vector<std::string> parameters;         // as Importance counts them
+};
+absl::StatusOr<StartedAnalysis> StartAnalysis(const StudyView& study, const v1::AnalyzeStudyRequest& request);
+// Takes up to a second.
+v1::AnalyzeStudyResponse FinishAnalysis(StartedAnalysis analysis);
+// Both steps.
 absl::StatusOr<v1::AnalyzeStudyResponse> AnalysisAnswer(const StudyView& study, const v1::AnalyzeStudyRequest& request);
+
 // InvalidArgument (FILTER_INVALID) also unless both parameters are known, differ, and have at most 1,000 values
 // and 100,000 pairs of them.
 absl::StatusOr<v1::GetParameterGridResponse> GridAnswer(const StudyView& study,

@@ -41,7 +41,15 @@ absl::Status StudyData::Add(const TrialColumns& row) {
     if (is_default) default_final_ns_ = row.median_ns;  // a final may be measured again, and the last one counts
     return absl::OkStatus();
   }
+  if (const absl::Status added = AddToColumns(row, is_ok ? row.median_ns : 0); !added.ok()) {
+    ++unreadable_;
+    return added;
+  }
   if (is_default && default_search_ns_ == 0) default_search_ns_ = row.median_ns;
+  return absl::OkStatus();
+}
+
+absl::Status StudyData::AddToColumns(const TrialColumns& row, double objective_ns) {
   std::string message;
   int64_t began_ms = row.ended_at_ms;
   if (!row.detail.empty()) {
@@ -54,7 +62,7 @@ absl::Status StudyData::Add(const TrialColumns& row) {
                                 .ended_ms = row.ended_at_ms,
                                 .outcome = row.outcome,
                                 .config = row.config,
-                                .objective_ns = is_ok ? row.median_ns : 0,
+                                .objective_ns = objective_ns,
                                 .message = message}));
   first_began_ms_ = first_began_ms_ == 0 ? began_ms : std::min(first_began_ms_, began_ms);
   return absl::OkStatus();

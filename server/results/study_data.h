@@ -20,12 +20,14 @@ class StudyData {
       : columns_(std::move(types)), default_config_(std::move(default_config)) {}
 
   // Trials come in passes, each with the trials from first_open() on, in the order of their ordinals. DataLoss for a
-  // row that cannot be read, and the errors of StudyColumns::Add. After an error nothing more may be added.
+  // row that cannot be read, and the errors of StudyColumns::Add: the row is left out and counted in unreadable().
   void BeginPass();
   absl::Status Add(const TrialColumns& row);
   // After some were added, before anything is read.
   void Settle() { columns_.Settle(); }
 
+  // Trials of the search that were left out because they cannot be read.
+  int64_t unreadable() const { return unreadable_; }
   // All trials with lower ordinals have been added.
   int64_t first_open() const { return first_open_; }
   // Grows with each trial that was added and changes what charts show.
@@ -44,11 +46,14 @@ class StudyData {
   int64_t StartMs(int64_t job_started_ms) const;
 
  private:
+  absl::Status AddToColumns(const TrialColumns& row, double objective_ns);
+
   StudyColumns columns_;
   std::string default_config_;
   double default_final_ns_ = 0, default_search_ns_ = 0, baseline_ns_ = 0, final_ns_ = 0;
   int64_t first_began_ms_ = 0;  // 0: none has ended
   int64_t changes_ = 0;
+  int64_t unreadable_ = 0;
 
   int64_t first_open_ = 0;
   // Ordinals above first_open_ that were added, ascending: in this pass, and before it.

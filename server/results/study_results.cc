@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/log.h"
+#include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 #include "tunefarm/v1/trial.pb.h"
@@ -112,7 +114,8 @@ absl::Status StudyResults::Read(const KnownStudy& study,
   reading.data = &entry->data;
   reading.revision = entry->first_revision + entry->data.changes();
   reading.stored = static_cast<int64_t>(entry->data.columns().size());
-  if (!entry->is_read || entry->is_cut) reading.stored = std::max(reading.stored, entry->stored);
+  if (!entry->is_read || entry->is_cut)
+    reading.stored = std::max(reading.stored, entry->stored - entry->data.unreadable());
   reading.is_cut = entry->is_cut;
   reading.is_behind = !is_up_to_date;
   return answer(reading);
@@ -182,13 +185,18 @@ absl::StatusOr<bool> StudyResults::AddPart(Entry* entry) {
   ASSIGN_OR_RETURN(const std::vector<TrialColumns> rows,
                    store_->trials()->ReadColumns(entry->study_id, entry->next_ordinal, options_.part_rows));
   MutexLock lock(&entry->mutex);
-  absl::Status added;
-  for (size_t i = 0; i < rows.size() && added.ok(); ++i) {
-    added = entry->data.Add(rows[i]);
-    entry->next_ordinal = rows[i].ordinal + 1;
+  const int64_t unreadable_before = entry->data.unreadable();
+  absl::Status unreadable;
+  for (const TrialColumns& row : rows) {
+    unreadable.Update(entry->data.Add(row));
+    entry->next_ordinal = row.ordinal + 1;
   }
   entry->data.Settle();
-  RETURN_IF_ERROR(added);
+  if (!unreadable.ok()) {
+    LogWarn("results",
+            "{} trials of study {} of job {} cannot be read and are left out of what is shown; the first: {}",
+            entry->data.unreadable() - unreadable_before, entry->study_id, entry->job_id, MessageOf(unreadable));
+  }
   entry->bytes = kEntryBytes + entry->data.bytes();
   entry->is_cut = entry->bytes > options_.bytes_max;
   const bool is_last = entry->is_cut || static_cast<int>(rows.size()) < options_.part_rows;

@@ -43,7 +43,7 @@ struct KnownStudy {
 struct StudyReading {
   const StudyData* data = nullptr;
   int64_t revision = 0;  // changes with every change and whenever the study is read from the start; never 0
-  int64_t stored = 0;    // trials of the search but for LOST ones, as far as is known
+  int64_t stored = 0;    // trials of the search but for LOST and unreadable ones, as far as is known
   bool is_cut = false;   // no more of it will be read
   // Not all that had ended before the call was read in time; `stored` may not know of it yet.
   bool is_behind = false;
@@ -58,7 +58,9 @@ class StudyResults {
   StudyResults& operator=(const StudyResults&) = delete;
 
   // Reads what is new, waits for that as long as the options say, and calls `answer` with what has been read by then.
-  // Calls for one study are answered one after another. The errors of `answer`, of the store, and of StudyData::Add.
+  // Calls for one study are answered one after another, so that `answer` takes what it needs and leaves what takes long
+  // for later. Rows that cannot be read are left out, and logged. The errors
+  // of `answer` and of the store.
   absl::Status Read(const KnownStudy& study, const std::function<absl::Status(const StudyReading&)>& answer)
       LOCKS_EXCLUDED(mutex_);
 

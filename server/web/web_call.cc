@@ -9,6 +9,7 @@
 #include "server/api/wire_scan.h"
 #include "server/base/status.h"
 #include "server/web/connect_json.h"
+#include "tunefarm/v1/access_service.pb.h"
 
 namespace tunefarm {
 namespace {
@@ -17,6 +18,12 @@ namespace {
 constexpr size_t kParsedBytesMax = 64 << 20;
 constexpr std::string_view kLogin = "tunefarm.v1.AccessService/CreateSession";
 
+bool BringsCode(const std::string& body) {
+  v1::CreateSessionRequest request;
+  const absl::StatusOr<std::string> wire = JsonToWire(*request.GetDescriptor(), body);
+  return wire.ok() && request.ParseFromString(*wire) && !request.code().empty();
+}
+
 absl::StatusOr<CallContext> Admit(const Gate& gate, std::string_view call, const HttpRequest& request) {
   static const Principal& visitor = *new Principal(Visitor());
   Caller caller;
@@ -24,8 +31,11 @@ absl::StatusOr<CallContext> Admit(const Gate& gate, std::string_view call, const
   caller.authorization = request.Header("authorization");
   caller.certificate = request.certificate;
   caller.certificate_chain = request.certificate_chain;
-  // The one call that needs no identity: a code is one.
-  if (call == kLogin && caller.authorization.empty() && caller.certificate.empty()) caller.identity = &visitor;
+  // The one call that needs no identity: a code is one. Without a code it is about the certificate, and a refusal says
+  // what is wrong with that.
+  if (call == kLogin && caller.authorization.empty() && (caller.certificate.empty() || BringsCode(request.body))) {
+    caller.otherwise = &visitor;
+  }
   absl::StatusOr<Principal> principal = gate.Admit(caller, call);
   if (!principal.ok()) return principal.status();
   return CallContext{*std::move(principal), request.peer, {}};
@@ -51,14 +61,16 @@ void WebCall::Start(const WebSurroundings* around, std::string call, HttpRequest
   absl::StatusOr<CallLimits::Ticket> place = around->places->Begin(caller->principal, route->kind);
   if (!place.ok()) return refuse(place.status());
   auto* const made =
-      new WebCall(around, route, *std::move(caller), std::move(request.body), std::move(answer));  // see above
+      new WebCall(around, route, *std::move(caller), std::move(request), std::move(answer));  // see above
   made->ticket_.emplace(*std::move(ticket));
   made->place_.emplace(*std::move(place));
   if (route->lane.threads == nullptr) return made->ParseAndRun();
   made->Defer(route->lane, [made] { made->ParseAndRun(); });
 }
 
-bool WebCall::IsAwaited() const { return !around_->is_ending->load() && around_->clock->Now() <= deadline_; }
+bool WebCall::IsAwaited() const {
+  return !is_gone_->load() && !around_->is_ending->load() && around_->clock->Now() <= deadline_;
+}
 
 void WebCall::Defer(const Lane& lane, std::function<void()> task) {
   deadline_ = around_->clock->Now() + lane.wait_max;

@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "server/access/gate.h"
 #include "server/api/call.h"
@@ -44,17 +46,19 @@ class WebCall final : public Call {
   void GiveUp() override;
 
  private:
-  WebCall(const WebSurroundings* around, const Route* route, CallContext caller, std::string body, WebAnswer answer)
+  WebCall(const WebSurroundings* around, const Route* route, CallContext caller, HttpRequest request, WebAnswer answer)
       : around_(around),
         route_(route),
         caller_(std::move(caller)),
-        body_(std::move(body)),
+        is_gone_(std::move(request.is_gone)),
+        body_(std::move(request.body)),
         answer_(std::move(answer)) {}
   void ParseAndRun();
 
   const WebSurroundings* const around_;
   const Route* const route_;
   const CallContext caller_;
+  const std::shared_ptr<const std::atomic<bool>> is_gone_;
   std::string body_;
   WebAnswer answer_;
   std::optional<CallLimits::Ticket> ticket_, place_;

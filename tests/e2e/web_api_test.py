@@ -1,6 +1,7 @@
 """The HTTP API and its sessions, against the real daemon: what is refused and why, a job from its submission to its best
 config, and peers that are slow, silent or foreign."""
 
+import base64
 import http.client
 import json
 import os
@@ -19,6 +20,17 @@ ROOT = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
 TUNING, ACCESS = "TuningService", "AccessService"
 SMALL = ["--policy", "fast", "--max-trials", "4", "--dim", "M=64", "--dim", "N=64", "--dim", "K=64"]
 BODY_BYTES_MAX = 64 << 10
+# To sample its space takes the daemon some 15 seconds of a processor.
+SLOW_SPACE = {
+    "displayName": "slow",
+    "language": "LANGUAGE_HOST_CXX",
+    "sources": [{"path": "slow.cc", "content": base64.b64encode(b'extern "C" void slow(float* y) { *y = 1; }').decode()}],
+    "arguments": [{"name": "y", "buffer": {"dataType": "DATA_TYPE_F32", "length": "1", "access": "ACCESS_OUT"}}],
+    "launches": [{"kernel": {"entry": "slow", "arguments": ["y"]}}],
+    "reference": {"steps": [{"kernel": {"entry": "slow", "arguments": ["y"]}}]},
+    "parameters": [{"name": name, "values": {"strings": [f"s{i}" for i in range(40)]}} for name in "abcdefgh"],
+    "constraints": [{"expression": "not (a == b and c == d) and (a != e or f != g) and (b != h or c == g) and ((a == f) != (h == e))"}],
+}
 
 
 class Api:
@@ -272,6 +284,35 @@ class WebApi(unittest.TestCase):
             api.request("GET", "/app.js", headers={"Accept-Encoding": "gzip"})
         self.assertLess(resident() - before, 8 << 20)
 
+    def test_a_client_that_goes_cancels_its_call(self):
+        farm = self.started("--http-listen", "127.0.0.1:0")
+        pages = Api(farm.info()["http_address"])
+        api = Api(farm.info()["dashboard_address"], self.token(farm, "ci", "submit,kernels"))
+
+        def open_calls():
+            return int(re.search(r"^tunefarm_open_calls (\d+)$", pages.request("GET", "/metrics")[1].decode(), re.M).group(1))
+
+        def is_counting():
+            # On the thread of spaces that take more than 3 s.
+            tasks = pathlib.Path(f"/proc/{farm.process.pid}/task").iterdir()
+            states = [(task / "stat").read_text().split("(", 1)[1].rsplit(")", 1) for task in tasks]
+            return any(name.startswith("web-large") and fields.split()[0] == "R" for name, fields in states)
+
+        body = json.dumps({"job": {"problems": [{}]}, "kernelDefinition": SLOW_SPACE})
+        head = (f"POST /api/tunefarm.v1.TuningService/CreateJob HTTP/1.1\r\nHost: {api.host}\r\n"
+                f"Authorization: Bearer {api.secret}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n")
+        host, port = api.host.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=HANG_SECONDS) as peer:
+            peer.sendall((head + body).encode())
+            wait_until(is_counting, "a call that counts")
+        wait_until(lambda: open_calls() == 0, "the call's end")
+        # A call that nobody cancels ends with a job, or with a refusal in the audit log.
+        self.assertNotIn("jobs", api.get(TUNING, "ListJobs"))
+        self.assertEqual(api.refusal(TUNING, "ListJobs", secret="tft_x"), (401, "TOKEN_INVALID"))
+        lines = wait_until(lambda: (now := self.audit(farm)) and now[-1]["reason"] == "TOKEN_INVALID" and now, "the audit line")
+        self.assertEqual([line for line in lines if line["call"].endswith("CreateJob")], [])
+
     def test_tls_on_another_address(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-web."))
         self.addCleanup(shutil.rmtree, folder)
@@ -305,6 +346,20 @@ class WebApi(unittest.TestCase):
         session = alice.get(ACCESS, "CreateSession")
         self.assertEqual(session["caller"]["roles"], ["lookup", "submit"])
         self.assertEqual(api.get(ACCESS, "GetCaller", secret=session["secret"])["caller"]["name"], "submit+kernels/alice")
+        # A certificate of another authority is no identity, and does not keep a browser from logging in by a code.
+        certs("init", folder / "other")
+        certs("issue", folder / "other", "--name", "mallory", "--role", "admin")
+        foreign = ssl.create_default_context(cafile=ca / "ca.pem")
+        foreign.load_cert_chain(folder / "other" / "mallory.pem", folder / "other" / "mallory.key")
+        browser = Api(address, context=foreign)
+        self.assertEqual(browser.refusal(TUNING, "ListJobs"), (401, "CERTIFICATE_UNTRUSTED"))
+        self.assertEqual(browser.refusal(ACCESS, "CreateSession"), (401, "CERTIFICATE_UNTRUSTED"))
+        self.assertEqual(browser.refusal(ACCESS, "CreateSession", {"code": "x"}), (401, "LOGIN_CODE_INVALID"))
+        code = {"code": alice.get(ACCESS, "CreateLoginCode")["code"]}
+        session = browser.get(ACCESS, "CreateSession", code)
+        self.assertEqual(session["caller"]["roles"], ["lookup", "submit"])
+        self.assertEqual(browser.ask(TUNING, "ListJobs", secret=session["secret"])[0], 200)
+        self.assertEqual(browser.refusal(ACCESS, "CreateSession", code), (401, "LOGIN_CODE_INVALID"))
         # Old versions are refused.
         old = ssl.create_default_context(cafile=ca / "ca.pem")
         old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED

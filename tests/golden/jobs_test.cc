@@ -92,6 +92,9 @@ TEST(TuneTest, StrategiesAreExplainedAndCompleted) {
   EXPECT_EQ(cli.Run({"__complete", "tune", "scale_host", "--dim", ""}).out, "N=\n");
   EXPECT_EQ(cli.Run({"__complete", "tune", "scale_host", "--pin", "U"}).out, "UNROLL=\n");
   EXPECT_EQ(cli.Run({"__complete", "tune", "stored", "--dim", ""}).out, "");
+  EXPECT_EQ(cli.Run({"__complete", "dashboard", "--role", ""}).out, "lookup\nsubmit\nadmin\n");
+  EXPECT_EQ(cli.Run({"__complete", "token", "create", "--role", ""}).out, "lookup\nsubmit\nkernels\nadmin\n");
+  EXPECT_EQ(cli.Run({"__complete", "certs", "issue", "--role", "a"}).out, "agent\nadmin\n");
   cli.Record({"__complete", "results", "17", "--"});
   cli.Record({"__complete", "results", "17", "--plot", ""});
   cli.Record({"__complete", "results", "17", "--output", "c"});

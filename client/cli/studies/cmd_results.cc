@@ -47,6 +47,10 @@ absl::StatusOr<std::string> NewestJob(Session* session) {
 }
 
 void NoteLeftOut(const v1::Study& study, const v1::StudyCoverage& coverage, const Session& session) {
+  if (coverage.unreadable() > 0) {
+    session.Note(fmt::format("{}: {} trials are damaged in the daemon's database and are left out",
+                             study.problem().key(), FormatCount(coverage.unreadable())));
+  }
   if (!coverage.is_cut()) return;
   session.Note(
       fmt::format("{}: only the first {} trials are looked at", study.problem().key(), FormatCount(coverage.read())));

@@ -107,6 +107,7 @@ std::string ValuesText(const v1::ParameterEffect& effect, size_t indent) {
     }
     line += (line.empty() ? "" : " · ") + part;
   }
+  if (effect.values_left_out() > 0) line += fmt::format(" · {} others", FormatCount(effect.values_left_out()));
   return text + line;
 }
 
@@ -191,6 +192,8 @@ Table AnalysisRows(const v1::JobAnalysis& analysis) {
         add("values", row, "best_ns", value.measured() > 0 ? real(value.best_ns()) : "");
         add("values", row, "good_ns", value.measured() > 0 ? real(value.good_ns()) : "");
       }
+      if (effect.values_left_out() > 0)
+        add("values", effect.parameter(), "left_out", std::to_string(effect.values_left_out()));
     }
     if (study.top().count() > 0) {
       add("top", "", "configs", std::to_string(study.top().count()));

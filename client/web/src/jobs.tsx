@@ -1,11 +1,12 @@
 // What several views say of jobs and studies.
 import type { Device, Job, JobState, Progress, Study } from "api";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { call, caller, has } from "./api";
 import { count, duration, enumText, int, percent, ratio } from "./format";
 import { href, navigate } from "./route";
 import { useShared } from "./shared";
-import { ActionButton, announce, Share } from "./ui";
+import { ActionButton, announce, type Column, Share, Table } from "./ui";
 
 export function hasEnded(job: Job | undefined): boolean {
   return (
@@ -135,6 +136,51 @@ export function JobActions(props: { job: Job; onChange: () => void; withDelete?:
         />
       )}
     </span>
+  );
+}
+
+// A list of jobs: what all lists show, with columns of the list's own after the job, after the state, after the progress
+// and at the end.
+export function JobTable(props: {
+  caption: string;
+  jobs: Job[];
+  empty: ComponentChildren;
+  title: (job: Job) => ComponentChildren; // of the link to the job
+  afterJob?: Column<Job>[];
+  afterState?: Column<Job>[];
+  afterProgress?: Column<Job>[];
+  atEnd?: Column<Job>[];
+}) {
+  return (
+    <Table
+      caption={props.caption}
+      hidesCaption
+      rows={props.jobs}
+      rowKey={(job) => job.name ?? ""}
+      empty={props.empty}
+      columns={[
+        { name: "job", isText: true, cell: (job) => <a href={href(job.name ?? "")}>{props.title(job)}</a> },
+        ...(props.afterJob ?? []),
+        {
+          name: "state",
+          isText: true,
+          cell: (job) => (
+            <>
+              <StateWord job={job} />
+              {job.stateReason && <div class="so-so">{job.stateReason}</div>}
+              {job.error && <div class="bad">{job.error}</div>}
+            </>
+          ),
+        },
+        ...(props.afterState ?? []),
+        { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
+        ...(props.afterProgress ?? []),
+        { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
+        { name: "of floor", isNumber: true, cell: (job) => summaryTexts(job).floor, title: "roofline floor / best" },
+        { name: "failed", isNumber: true, cell: (job) => summaryTexts(job).failed, title: "share of the trials" },
+        ...(props.atEnd ?? []),
+      ]}
+    />
   );
 }
 

@@ -55,6 +55,19 @@ TEST(GateTest, WithoutAnIdentityNothingIsOpen) {
   EXPECT_EQ(ReasonOf(gate.Admit(caller, "tunefarm.v1.DeviceService/ListDevices").status()), "IDENTITY_MISSING");
 }
 
+TEST(GateTest, WhoShowsNothingIsTheOtherwiseOfACallThatHasOne) {
+  const Gate gate{GateOptions{}};
+  const Principal visitor = Visitor();
+  Caller caller;
+  caller.otherwise = &visitor;
+  EXPECT_EQ(gate.Admit(caller, "tunefarm.v1.AccessService/CreateSession")->kind, PrincipalKind::kVisitor);
+  const Principal socket = ClientSocket();
+  caller.identity = &socket;
+  EXPECT_EQ(gate.Admit(caller, "tunefarm.v1.AccessService/CreateSession")->kind, PrincipalKind::kSocket);
+  caller.authorization = "Bearer tft_abc";
+  EXPECT_EQ(ReasonOf(gate.Admit(caller, "tunefarm.v1.AccessService/CreateSession").status()), "TOKEN_UNKNOWN");
+}
+
 TEST(GateTest, ATokenComesBeforeTheSocketAndIsNeverTakenInPlainText) {
   const Gate gate{GateOptions{}};
   const Principal socket = ClientSocket();

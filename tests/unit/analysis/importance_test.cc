@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include "server/base/random.h"
 #include "tests/unit/analysis/trials.h"
@@ -39,6 +40,21 @@ const ParameterImportance& Of(const StudyColumns& columns, const Importance& imp
   ADD_FAILURE() << name << " is not there";
   static const ParameterImportance none;
   return none;
+}
+
+TEST(Importance, ASampleNeedsNoTrials) {
+  std::optional<StudyColumns> columns = Grid([](int64_t a, int64_t b, int64_t) { return 0.4 * a + b; });
+  const Importance expected = ImportanceOf(Selection(*columns));
+  const ImportanceSample sample{Selection(*columns)};
+  columns.reset();
+  const Importance importance = sample.Compute();
+  EXPECT_EQ(importance.rows, expected.rows);
+  EXPECT_EQ(importance.r_squared, expected.r_squared);
+  ASSERT_EQ(importance.parameters.size(), expected.parameters.size());
+  for (size_t i = 0; i < expected.parameters.size(); ++i) {
+    EXPECT_EQ(importance.parameters[i].parameter, expected.parameters[i].parameter);
+    EXPECT_EQ(importance.parameters[i].total, expected.parameters[i].total);
+  }
 }
 
 TEST(Importance, OfASumIsThePartsVariances) {

@@ -1,8 +1,8 @@
 #include "server/catalog/best_summary.h"
 
-#include <functional>
-#include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -42,7 +42,7 @@ class BestSummaryTest : public CatalogCase {
   // "kernel on class: bests/pinned/stale".
   std::vector<std::string> Counts(std::string_view kernel = "") {
     std::vector<std::string> lines;
-    const auto summarized = SummarizeBests(catalog_, kernel, newest_);
+    const auto summarized = summaries_.Of(kernel, newest_);
     for (const BestConfigSummary& one : summarized.summaries()) {
       lines.push_back(one.kernel_name() + " on " + one.device_class_name() + ": " + std::to_string(one.bests()) + "/" +
                       std::to_string(one.pinned()) + "/" + std::to_string(one.stale_source()));
@@ -50,7 +50,8 @@ class BestSummaryTest : public CatalogCase {
     return lines;
   }
 
-  std::map<std::string, std::string, std::less<>> newest_;
+  BestSummaries::NewestPrograms newest_;
+  BestSummaries summaries_{&catalog_};
 };
 
 TEST_F(BestSummaryTest, OfAnEmptyCatalogThereIsNone) { EXPECT_THAT(Counts(), ElementsAre()); }
@@ -69,7 +70,7 @@ TEST_F(BestSummaryTest, BestsAreCountedByKernelAndClass) {
                                     "scale on " + h200 + ": 2/1/0"));
   EXPECT_THAT(Counts("scale"), ElementsAre("scale on " + h100 + ": 1/0/0", "scale on " + h200 + ": 2/1/0"));
   EXPECT_THAT(Counts("nobody"), ElementsAre());
-  const auto summary = SummarizeBests(catalog_, "scale", newest_).summaries(1);
+  const auto summary = summaries_.Of("scale", newest_).summaries(1);
   EXPECT_EQ(summary.device_class_id(), h200_.Id());
   EXPECT_EQ(summary.promoted_at_ms(), 30);
 }
@@ -85,6 +86,22 @@ TEST_F(BestSummaryTest, BestsOfAnotherProgramThanTheNewestAreStale) {
   EXPECT_THAT(Counts(), ElementsAre("scale on " + h200_.display_name + ": 2/0/2"));
 }
 
+TEST_F(BestSummaryTest, TheyAreCountedAgainOnlyAfterAChange) {
+  const auto plan = Plan();
+  FileBest(*plan, 1024, h200_, {}, 10);
+  const auto first = summaries_.All(newest_);
+  EXPECT_EQ(summaries_.All(newest_), first);
+  EXPECT_THAT(Counts(), ElementsAre("scale on " + h200_.display_name + ": 1/0/0"));
+  EXPECT_EQ(summaries_.All(newest_), first);
+  newest_["scale"] = "a later one";
+  EXPECT_NE(summaries_.All(newest_), first);
+  EXPECT_THAT(Counts(), ElementsAre("scale on " + h200_.display_name + ": 1/0/1"));
+  FileBest(*plan, 2048, h200_, {}, 10);
+  EXPECT_THAT(Counts(), ElementsAre("scale on " + h200_.display_name + ": 2/0/2"));
+  catalog_.Remove(Key(*plan, Problem(*plan, 2048), h200_), ++revision_);
+  EXPECT_THAT(Counts(), ElementsAre("scale on " + h200_.display_name + ": 1/0/1"));
+}
+
 TEST_F(BestSummaryTest, MeansAreGeometricAndOfThoseThatHaveBothNumbers) {
   const auto plan = Plan();
   FileBest(*plan, 1024, h200_, {100, 200, 90}, 10);
@@ -92,7 +109,7 @@ TEST_F(BestSummaryTest, MeansAreGeometricAndOfThoseThatHaveBothNumbers) {
   FileBest(*plan, 4096, h200_, {100, 0, 0}, 10);
   FileBest(*plan, 8192, h200_, {0, 500, 500}, 10);
   FileBest(*plan, 1024, h100_, {100, 0, 0}, 10);
-  const auto summaries = SummarizeBests(catalog_, "", newest_).summaries();
+  const auto summaries = summaries_.Of("", newest_).summaries();
   ASSERT_EQ(summaries.size(), 2);
   EXPECT_EQ(summaries[0].gain(), 0);
   EXPECT_EQ(summaries[0].floor_share(), 0);

@@ -196,6 +196,57 @@ TEST_F(HttpServerTest, AHandlerGetsTheWholeRequestAndMayAnswerLater) {
   answer_later({});
 }
 
+TEST_F(HttpServerTest, AHandlerSeesThatItsPeerIsGone) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  HttpRequest taken;
+  HttpReply answer_later;
+  Notification is_taken;
+  options.handle = [&](HttpRequest request, HttpReply reply) {
+    taken = std::move(request);
+    answer_later = std::move(reply);
+    is_taken.Notify();
+  };
+  auto server = HttpServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const UniqueFd fd = Connect();
+  Send(fd, RequestOf("/"));
+  is_taken.WaitForNotification();
+  EXPECT_FALSE(taken.is_gone->load());
+  ASSERT_EQ(shutdown(fd.get(), SHUT_WR), 0);
+  EXPECT_EQ(ReadAll(fd), "");
+  EXPECT_TRUE(taken.is_gone->load());
+  answer_later({});  // goes nowhere
+}
+
+TEST_F(HttpServerTest, APageReachesAPeerThatSendsNoMore) {
+  const UniqueFd fd = Connect();
+  Send(fd, RequestOf("/blocked"));
+  ASSERT_EQ(shutdown(fd.get(), SHUT_WR), 0);
+  release_.Notify();
+  EXPECT_THAT(ReadAll(fd), HasSubstr("released"));
+}
+
+TEST_F(HttpServerTest, StatusesHaveTheirPhrases) {
+  HttpServerOptions options;
+  options.host = "127.0.0.1";
+  options.handle = [](HttpRequest request, HttpReply reply) {
+    reply({.status = std::stoi(request.path.substr(1)), .body = ""});
+  };
+  auto server = HttpServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  for (const char* const line :
+       {"200 OK", "304 Not Modified", "400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found",
+        "405 Method Not Allowed", "409 Conflict", "411 Length Required", "413 Content Too Large",
+        "415 Unsupported Media Type", "429 Too Many Requests", "431 Request Header Fields Too Large",
+        "499 Client Closed Request", "500 Internal Server Error", "501 Not Implemented", "503 Service Unavailable",
+        "504 Gateway Timeout", "299 "}) {
+    EXPECT_THAT(Get("/" + std::string(line, 3)), StartsWith("HTTP/1.1 " + std::string(line) + "\r\n"));
+  }
+}
+
 TEST(HttpHeadTest, LinesThatAreNoHeadersAreRefused) {
   EXPECT_TRUE(ParseHttpHead("GET / HTTP/1.1\r\nHost: a").has_value());
   for (const char* const line : {"Host", ": a", "Host : a", " Host: a", "Ho st: a"}) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/base/random.h"
@@ -120,6 +121,21 @@ TEST_F(StudyAnswersTest, AChart) {
   EXPECT_THAT(NumbersIn<double>(ChartAnswer(view_, request)->best_x()), ElementsAre(6, 7, 9));
 }
 
+TEST_F(StudyAnswersTest, TrialsThatCannotBeReadAreTold) {
+  AddSome();
+  TrialColumns damaged;
+  damaged.ordinal = 8;
+  damaged.outcome = v1::OUTCOME_OK;
+  damaged.config = "A=2,M=64";
+  damaged.median_ns = 1;
+  damaged.detail = "\xff";
+  EXPECT_TRUE(absl::IsDataLoss(data_.Add(damaged)));
+  data_.Settle();
+  EXPECT_EQ(ChartAnswer(view_, {})->coverage().read(), 5);
+  EXPECT_EQ(ChartAnswer(view_, {})->coverage().unreadable(), 1);
+  EXPECT_EQ(AnalysisAnswer(view_, {})->coverage().unreadable(), 1);
+}
+
 TEST_F(StudyAnswersTest, NothingNewIsCoverageAlone) {
   AddSome();
   v1::GetStudyChartRequest chart;
@@ -165,6 +181,42 @@ TEST_F(StudyAnswersTest, AnAnalysisOfWhatPasses) {
   EXPECT_EQ(analysis.parameters(0).values(0).value().string_value(), "64");
   EXPECT_EQ(analysis.parameters(0).values(0).measured(), 0);
   EXPECT_EQ(analysis.parameters(1).values(0).failed(), 1);
+}
+
+TEST_F(StudyAnswersTest, TheImportanceNeedsNothingOfTheStudyAnyMore) {
+  const v1::AnalyzeStudyRequest request;
+  for (int i = 0; i < 64; ++i) {
+    Add(i, "A=" + std::to_string(i % 8) + ",M=" + (i < 32 ? "x" : "y"), 100 * (1 + i % 8) + (i < 32 ? 0 : 10));
+  }
+  data_.Settle();
+  const v1::AnalyzeStudyResponse expected = *AnalysisAnswer(view_, request);
+  ASSERT_EQ(expected.analysis().importance().unusable_because(), "");
+  EXPECT_EQ(expected.analysis().importance().parameters(0).parameter(), "A");
+  StartedAnalysis started = *StartAnalysis(view_, request);
+  EXPECT_FALSE(started.response.analysis().has_importance());
+  data_ = StudyData();
+  EXPECT_EQ(FinishAnalysis(std::move(started)).DebugString(), expected.DebugString());
+}
+
+TEST_F(StudyAnswersTest, AnAnalysisHasTheBestValuesAndSaysHowManyItLeavesOut) {
+  v1::AnalyzeStudyRequest request;
+  request.set_without_importance(true);
+  for (int a = 0; a < 1000; ++a) Add(a, "A=" + std::to_string(a) + ",M=x", a == 7 ? 0 : 100 + a);
+  data_.Settle();
+  const v1::StudyAnalysis all = AnalysisAnswer(view_, request)->analysis();
+  EXPECT_EQ(all.parameters(1).values_size(), 1000);
+  EXPECT_EQ(all.parameters(1).values_left_out(), 0);
+  Add(1000, "A=1000,M=x", 1100);
+  Add(1001, "A=1001,M=x", 10);
+  data_.Settle();
+  const v1::StudyAnalysis bounded = AnalysisAnswer(view_, request)->analysis();
+  const v1::ParameterEffect& effect = bounded.parameters(1);
+  EXPECT_EQ(effect.values_left_out(), 2);
+  ASSERT_EQ(effect.values_size(), 1000);
+  EXPECT_EQ(effect.values(7).value().int_value(), 8) << "7 failed";
+  EXPECT_EQ(effect.values(998).value().int_value(), 999) << "1000 is the slowest";
+  EXPECT_EQ(effect.values(999).value().int_value(), 1001);
+  EXPECT_EQ(bounded.parameters(0).values_left_out(), 0);
 }
 
 TEST_F(StudyAnswersTest, TheLastFinalCountsForTheDefaultConfig) {

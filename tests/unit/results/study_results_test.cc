@@ -16,6 +16,7 @@
 #include "server/base/status.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/faulty_store.h"
+#include "tests/fakes/log_capture.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
@@ -108,7 +109,7 @@ class PlayedStore : public FaultyStore {
 
 struct Seen {
   std::vector<int64_t> ordinals;  // by their ends
-  int64_t revision = 0, stored = 0;
+  int64_t revision = 0, stored = 0, unreadable = 0;
   bool is_cut = false, is_behind = false;
 };
 
@@ -133,6 +134,7 @@ class StudyResultsTest : public testing::Test {
       for (size_t at = 0; at < columns.size(); ++at) seen.ordinals.push_back(columns[at].ordinal);
       seen.revision = reading.revision;
       seen.stored = reading.stored;
+      seen.unreadable = reading.data->unreadable();
       seen.is_cut = reading.is_cut;
       seen.is_behind = reading.is_behind;
       return absl::OkStatus();
@@ -345,18 +347,30 @@ TEST_F(StudyResultsTest, AfterAnErrorOfTheStoreItGoesOn) {
   EXPECT_THAT(trials().TakeReads(), ElementsAre(15));
 }
 
-TEST_F(StudyResultsTest, ATrialThatCannotBeReadIsAnErrorOfItsStudy) {
+TEST_F(StudyResultsTest, TrialsThatCannotBeReadAreLeftOutAndCounted) {
   Make(Patient());
+  LogCapture log;
   trials().Put(1, RowOf(0));
   TrialColumns damaged = RowOf(1, 0);
   damaged.detail = "\xff";
   trials().Put(1, damaged);
-  trials().Put(2, RowOf(0));
-  EXPECT_TRUE(absl::IsDataLoss(Read().status()));
-  EXPECT_TRUE(absl::IsDataLoss(Read().status()));
-  EXPECT_EQ(Read(2)->ordinals.size(), 1u);
-  trials().Put(1, RowOf(1));
-  EXPECT_EQ(Read()->ordinals.size(), 2u) << "read from the start";
+  TrialColumns of_another_space = RowOf(2);
+  of_another_space.config = "B=1";
+  trials().Put(1, of_another_space);
+  trials().Put(1, RowOf(3));
+  const Seen seen = *Read();
+  EXPECT_THAT(seen.ordinals, ElementsAre(0, 3));
+  EXPECT_EQ(seen.unreadable, 2);
+  EXPECT_EQ(seen.stored, 2);
+  ASSERT_EQ(log.lines().size(), 1u);
+  EXPECT_THAT(log.lines()[0].message, testing::HasSubstr("2 trials of study 1"));
+  EXPECT_THAT(log.lines()[0].message, testing::HasSubstr("the stored trial 1 cannot be read"));
+
+  trials().Put(1, RowOf(4));
+  const Seen later = *Read();
+  EXPECT_THAT(later.ordinals, ElementsAre(0, 3, 4));
+  EXPECT_EQ(later.unreadable, 2) << "counted once";
+  EXPECT_EQ(log.lines().size(), 1u);
 }
 
 }  // namespace

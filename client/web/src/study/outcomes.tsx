@@ -1,26 +1,23 @@
 // Why trials ended as they did, and what the failed ones have in common.
-import type { Outcome as OutcomeName, OutcomeReason, ParameterEffect } from "api";
+import type { Outcome as OutcomeName, OutcomeReason, StudyAnalysis } from "api";
 import { useState } from "preact/hooks";
 import { call } from "../api";
 import { count, int, outcomeText, percent, valueText } from "../format";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { Button, ErrorLine, Loading, Outcome, Panel, Table } from "../ui";
+import { isRead } from "./coverage";
 
 const COMMON_MAX = 8;
 
-function trials(effect: ParameterEffect["values"]): number {
-  return (effect ?? []).reduce((sum, value) => sum + int(value.measured) + int(value.failed), 0);
-}
-
 // The values that are more frequent among the trials of an outcome than among all.
-function commonValues(those: ParameterEffect[], all: ParameterEffect[]) {
-  const allByName = new Map(all.map((effect) => [effect.parameter, effect]));
-  return those
+function commonValues(those: StudyAnalysis | undefined, all: StudyAnalysis | undefined) {
+  const allByName = new Map((all?.parameters ?? []).map((effect) => [effect.parameter, effect]));
+  const number = int(those?.evaluations);
+  const numberOfAll = int(all?.evaluations);
+  return (those?.parameters ?? [])
     .flatMap((effect) => {
       const whole = allByName.get(effect.parameter);
-      const number = trials(effect.values);
-      const numberOfAll = trials(whole?.values);
       if (!number || !numberOfAll || (whole?.values ?? []).length < 2) return [];
       return (effect.values ?? []).map((value) => {
         const text = valueText(value.value);
@@ -48,17 +45,19 @@ function Common(props: { study: string; outcome: OutcomeName }) {
         call("tunefarm.v1.StudyService/AnalyzeStudy", { ...request, filter: { outcomes: [props.outcome] } }, signal),
         call("tunefarm.v1.StudyService/AnalyzeStudy", request, signal),
       ]);
-      return commonValues(those.analysis?.parameters ?? [], all.analysis?.parameters ?? []);
+      const isWhole = [those, all].every(({ coverage }) => !coverage?.isBehind && isRead(coverage));
+      return { rows: commonValues(those.analysis, all.analysis), isWhole };
     },
-    5000,
-    () => true,
+    1000,
+    (common) => common.isWhole,
   );
   if (polled.error) return <ErrorLine error={polled.error} />;
-  if (!polled.data) return <Loading />;
+  // Shares of a part of the trials, or of another outcome's, would mislead.
+  if (polled.isLoading || !polled.data?.isWhole) return <Loading />;
   return (
     <Table
       caption={`What ${outcomeText(props.outcome)} has in common`}
-      rows={polled.data}
+      rows={polled.data.rows}
       rowKey={(row) => `${row.parameter} ${row.value}`}
       empty={`No value is much more frequent among the trials with ${outcomeText(props.outcome)} than among all.`}
       columns={[

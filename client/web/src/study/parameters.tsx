@@ -82,6 +82,9 @@ function Effect(props: Props & { effect: ParameterEffect; best: number; good: nu
         {!isWhole && values.length > VALUES_FIRST && (
           <Button onClick={() => setWhole(true)}>{values.length - VALUES_FIRST} more</Button>
         )}
+        {int(effect.valuesLeftOut) > 0 && (
+          <span class="muted">{count(effect.valuesLeftOut)} slower values are not shown; a filter leaves fewer.</span>
+        )}
       </div>
     </li>
   );

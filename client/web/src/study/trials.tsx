@@ -286,6 +286,7 @@ export function Trials(props: {
         <p class="buttons">
           <span class="muted">
             {count(first + 1)} to {count(first + (page.trials ?? []).length)} of {count(page.matching)}
+            {int(page.unreadable) > 0 && `, ${count(page.unreadable)} damaged ones left out`}
           </span>
           {tokens.length > 0 && <Button onClick={() => setTokens(tokens.slice(0, -1))}>Previous</Button>}
           {page.nextPageToken && <Button onClick={() => setTokens([...tokens, page.nextPageToken!])}>Next</Button>}

@@ -3,7 +3,7 @@ import type { Agent, BestConfigChange, Device, GetServerInfoResponse, Job, Miss 
 import { call, caller, has } from "../api";
 import type { ViewProps } from "../app";
 import { bytes, count, enumText, int, nanoseconds, percent, ratio, spread } from "../format";
-import { bestOf, deviceName, hasEnded, JobActions, jobNumber, ProgressBar, StateWord, summaryTexts } from "../jobs";
+import { bestOf, deviceName, JobActions, jobNumber, JobTable } from "../jobs";
 import { usePoll } from "../poll";
 import { href } from "../route";
 import { useShared } from "../shared";
@@ -59,49 +59,22 @@ function Jobs() {
       {jobs.error && <ErrorLine error={jobs.error} />}
       {!jobs.data && jobs.isLoading && <Loading />}
       {jobs.data && (
-        <Table
+        <JobTable
           caption="Running jobs"
-          hidesCaption
-          rows={jobs.data}
-          rowKey={(job) => job.name ?? ""}
+          jobs={jobs.data}
           empty={
             <>
               No job runs. <code>tunefarm tune KERNEL</code> submits one, and <a href={href("misses")}>misses</a> say
               what is asked for.
             </>
           }
-          columns={[
-            {
-              name: "job",
-              isText: true,
-              cell: (job) => (
-                <a href={href(job.name ?? "")}>
-                  {jobNumber(job.name)} <Breakable text={job.kernelName} />
-                </a>
-              ),
-            },
-            {
-              name: "state",
-              isText: true,
-              cell: (job) => (
-                <>
-                  <StateWord job={job} />
-                  {job.stateReason && <div class="so-so">{job.stateReason}</div>}
-                </>
-              ),
-            },
-            { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
-            { name: "best so far", isNumber: true, cell: (job) => <BestSoFar job={job} /> },
-            { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
-            {
-              name: "of floor",
-              isNumber: true,
-              cell: (job) => summaryTexts(job).floor,
-              title: "roofline floor / best",
-            },
-            { name: "failed", isNumber: true, cell: (job) => summaryTexts(job).failed, title: "share of the trials" },
-            { name: "", cell: (job) => <JobActions job={job} onChange={jobs.refresh} /> },
-          ]}
+          title={(job) => (
+            <>
+              {jobNumber(job.name)} <Breakable text={job.kernelName} />
+            </>
+          )}
+          afterProgress={[{ name: "best so far", isNumber: true, cell: (job) => <BestSoFar job={job} /> }]}
+          atEnd={[{ name: "", cell: (job) => <JobActions job={job} onChange={jobs.refresh} /> }]}
         />
       )}
     </Panel>

@@ -4,11 +4,11 @@ import { useState } from "preact/hooks";
 import { call } from "../api";
 import type { ViewProps } from "../app";
 import { count, enumText, int } from "../format";
-import { hasEnded, JobActions, jobNumber, ProgressBar, StateWord, summaryTexts } from "../jobs";
+import { JobActions, jobNumber, JobTable } from "../jobs";
 import { useKey } from "../keys";
 import { usePoll } from "../poll";
-import { href, setQuery } from "../route";
-import { Breakable, Button, ErrorLine, Loading, Table, Time } from "../ui";
+import { setQuery } from "../route";
+import { Breakable, Button, ErrorLine, Loading, Time } from "../ui";
 
 const PAGE = 50;
 const states: JobState[] = [
@@ -103,11 +103,9 @@ export function Jobs({ query }: ViewProps) {
       {page.error && <ErrorLine error={page.error} />}
       {!page.data && page.isLoading && <Loading />}
       {page.data && (
-        <Table
+        <JobTable
           caption="Jobs, newest first"
-          hidesCaption
-          rows={jobs}
-          rowKey={(job) => job.name ?? ""}
+          jobs={jobs}
           empty={
             isFiltered ? (
               "No job passes the filter."
@@ -117,19 +115,9 @@ export function Jobs({ query }: ViewProps) {
               </>
             )
           }
-          columns={[
-            { name: "job", cell: (job) => <a href={href(job.name ?? "")}>job&nbsp;{jobNumber(job.name)}</a> },
-            { name: "kernel", isText: true, cell: (job) => link("kernel", job.kernelName) },
-            {
-              name: "state",
-              isText: true,
-              cell: (job) => (
-                <>
-                  <StateWord job={job} />
-                  {job.error && <div class="bad">{job.error}</div>}
-                </>
-              ),
-            },
+          title={(job) => <>job&nbsp;{jobNumber(job.name)}</>}
+          afterJob={[{ name: "kernel", isText: true, cell: (job) => link("kernel", job.kernelName) }]}
+          afterState={[
             { name: "", cell: (job) => <JobActions job={job} onChange={page.refresh} /> },
             {
               name: "device class",
@@ -137,15 +125,8 @@ export function Jobs({ query }: ViewProps) {
               cell: (job) => (job.summary?.deviceClassIds ?? []).map((id) => <div key={id}>{link("class", id)}</div>),
             },
             { name: "problems", isNumber: true, cell: (job) => count((job.problems ?? []).length) },
-            { name: "progress", cell: (job) => <ProgressBar progress={job.progress} isLive={!hasEnded(job)} /> },
-            { name: "gain", isNumber: true, cell: (job) => summaryTexts(job).gain, title: "over the default configs" },
-            {
-              name: "of floor",
-              isNumber: true,
-              cell: (job) => summaryTexts(job).floor,
-              title: "roofline floor / best",
-            },
-            { name: "failed", isNumber: true, cell: (job) => summaryTexts(job).failed, title: "share of the trials" },
+          ]}
+          atEnd={[
             { name: "created", cell: (job) => <Time ms={int(job.createdAtMs)} /> },
             { name: "label", isText: true, cell: (job) => link("label", job.label) },
             { name: "submitted by", cell: (job) => link("who", job.submittedBy) },

@@ -18,6 +18,7 @@ import { useKey } from "../keys";
 import { usePoll } from "../poll";
 import { href, navigate, setQuery } from "../route";
 import { type Area, type Chart, SearchChart } from "../study/chart";
+import { isRead } from "../study/coverage";
 import {
   addCondition,
   chipsOf,
@@ -42,11 +43,6 @@ const MANY_TRIALS = 100_000;
 const VALID_MAX = "9223372036854775807";
 const COLUMNS = 600;
 const ROWS = 160;
-
-// All of it is read that ever will be, as of now.
-function isRead(coverage: StudyCoverage | undefined): boolean {
-  return (coverage?.isCut ?? false) || int(coverage?.read) >= int(coverage?.stored);
-}
 
 function isSettled(coverage: StudyCoverage | undefined): boolean {
   return coverage !== undefined && !coverage.isOpen && !coverage.isBehind && isRead(coverage);
@@ -191,6 +187,7 @@ function FilterBar(props: {
           {chips.length ? `${count(c.matching)} of ${count(c.read)} trials` : `${count(c.read)} trials`}
           {int(c.read) < int(c.stored) &&
             (c.isCut ? ` of ${count(c.stored)}: more are not kept in memory` : ` read of ${count(c.stored)} …`)}
+          {int(c.unreadable) > 0 && `, ${count(c.unreadable)} damaged ones left out`}
         </span>
       )}
       {problem && (
