@@ -218,8 +218,8 @@ class TritonRanks(unittest.TestCase):
                 if key.startswith("axpy") and len(names) == 1:
                     best = client.best(*names, worst_match="STALE_SOURCE").config
                     told_apart += not entries[0][0].startswith(f"BLOCK: {best.get('BLOCK')},")
-        print(f"{agreed} decisions agreed, {unknown} said that they do not know; in {told_apart} runs a rank by itself would have "
-              "launched another config", flush=True)
+        print(f"{agreed} decisions agreed, {unknown} said that they do not know; in {told_apart} runs a rank by itself would "
+              "have launched another config", flush=True)
         self.assertEqual(failures, [], "\n" + "\n".join(failures))
         self.assertGreater(told_apart, 0, "no tuning found another config than the one that the ranks agreed on before")
         self.assertGreater(unknown, 0)

@@ -37,8 +37,7 @@ PROGRAM = """
 import sys
 import triton
 import tunefarm.triton
-tunefarm.triton.install()
-@triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=[])
+@tunefarm.triton.autotune(configs=[triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128})], key=[])
 @triton.jit
 def f(x, BLOCK: int):
     pass
@@ -401,6 +400,15 @@ class Install(AutotuneTest):
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": path})
         self.assertEqual(done.stdout, "Autotuner []\n", done.stderr)
+
+    def test_install_imports_what_launches_need_and_does_not_connect(self):
+        for module in (triton, triton.runtime, triton.runtime.autotuner):
+            self.enterContext(unittest.mock.patch.object(module, "autotune", module.autotune))
+        with unittest.mock.patch.dict(sys.modules):
+            sys.modules.pop("tunefarm.triton._agreeing", None)
+            tunefarm.triton.install()
+            self.assertIn("tunefarm.triton._agreeing", sys.modules)
+        self.assertEqual(self.daemon.calls, [])
 
     def test_the_cache_is_a_dict_outside_of_launches(self):
         kernel = self.kernel()

@@ -1,12 +1,14 @@
 """tunefarm.triton.autotune in a distributed run, without Triton and without a daemon: what is asked for, whose answer counts,
 and what is said where a process cannot know what the others launch."""
 
+import gc
 import os
 import pathlib
 import types
 import unittest
 import unittest.mock
 import warnings
+import weakref
 
 import triton_autotune_test as autotune
 import tunefarm
@@ -146,6 +148,23 @@ class Runs(autotune.AutotuneTest):
         self.run_once(self.kernel())
         self.assertEqual(self.launched(), [64])
         self.assertIn("NOT AGREED", self.said())
+
+    def test_no_tensor_is_kept_alive(self):
+        gc.disable()  # cycles would keep them, too
+        self.addCleanup(gc.enable)
+        for is_away, kind in ((True, "f4"), (False, "?")):
+            self.daemon.is_away = is_away
+            self.start()
+            given = autotune.arguments(kind=kind)
+            kernel = self.kernel()
+            for _ in range(2):  # the absence is found, and known
+                self.run_once(kernel, given)
+                kernel.cache.clear()
+            self.assertIn("NOT AGREED", self.said())
+            held = weakref.ref(given[0])
+            autotune.triton.runtime.jit.launches.clear()
+            del given
+            self.assertTrue(held() is None, kind)
 
     def test_notes_are_of_one_begin(self):
         self.starts(64, policy="default")

@@ -13,7 +13,7 @@ The daemon compiles each config without a GPU, runs, checks and times it in a pr
 
     tunefarm.triton.install()  # before the kernels are defined; or @tunefarm.triton.autotune in place of @triton.autotune
 
-Neither gRPC nor PyTorch is imported before the daemon is asked for something.
+Neither gRPC nor NumPy is imported before install() or the first launch; PyTorch is not imported.
 """
 
 from __future__ import annotations

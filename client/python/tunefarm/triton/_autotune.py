@@ -42,8 +42,8 @@ os.register_at_fork(after_in_child=_after_fork)
 def install(policy: Optional[str] = None, *, run_id: Optional[str] = None,
             snapshot: "Optional[Union[str, os.PathLike[str]]]" = None) -> None:
     """Makes triton.autotune what tunefarm.triton.autotune is, for decorators that run afterwards. Calling it again changes
-    the policy, the run and the snapshot, of which the latter two are those of the process. Imports triton.
-    InvalidArgumentError for an unknown policy.
+    the policy, the run and the snapshot, of which the latter two are those of the process. Imports triton and
+    gRPC, so that no launch waits for that; it does not connect. InvalidArgumentError for an unknown policy.
 
     `run_id` names the distributed run of which this process is one, in place of TUNEFARM_TRITON_RUN_ID and
     TORCHELASTIC_RUN_ID; `snapshot`, in place of TUNEFARM_TRITON_SNAPSHOT, is a file of `tunefarm export snapshot` from just
@@ -61,6 +61,11 @@ def install(policy: Optional[str] = None, *, run_id: Optional[str] = None,
     setattr(replacement, _ORIGINAL, original)
     for module in modules:
         module.autotune = replacement  # type: ignore[attr-defined]
+    # The modules that the first launch would wait for (200 ms). It connects: what forks before that has no gRPC running.
+    try:
+        importlib.import_module("tunefarm.triton._agreeing")
+    except Exception:  # the first launch meets it again, and says it
+        pass
 
 
 def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = None, **named: Any) -> Callable[[Any], Any]:
