@@ -38,7 +38,7 @@ struct TrainingData {
 
 // `count` positions of OK evaluations, drawn without replacement where there are more; in random order.
 std::vector<uint32_t> DrawRows(const Selection& trials, size_t count, PhiloxStream random) {
-  std::vector<uint32_t> rows = trials.measured();
+  std::vector<uint32_t> rows = trials.Measured();
   count = std::min(count, rows.size());
   for (size_t i = 0; i < count; ++i) std::swap(rows[i], rows[i + random.UniformInt(rows.size() - i)]);
   rows.resize(count);
@@ -272,7 +272,7 @@ void TakeApart(const Forest& forest, const TrainingData& data, const ImportanceO
 
 Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options) {
   Importance result;
-  result.rows_of = trials.measured().size();
+  result.rows_of = trials.measured_count();
   if (result.rows_of < options.rows_min) {
     result.unusable_because =
         fmt::format("{} measured configs are too few, {} are the least", result.rows_of, options.rows_min);
