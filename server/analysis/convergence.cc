@@ -1,16 +1,19 @@
 #include "server/analysis/convergence.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tunefarm {
 
 std::vector<BestStep> BestSoFar(const Selection& trials) {
   std::vector<BestStep> steps;
-  for (const uint32_t at : trials.measured()) {
-    const Evaluation& evaluation = trials.columns()[at];
-    if (!steps.empty() && evaluation.objective_ns >= steps.back().best_ns) continue;
+  double best_ns = std::numeric_limits<double>::infinity();
+  trials.ForEach([&, objectives = trials.columns().objectives_ns()](uint32_t at) {
+    if (objectives[at] <= 0 || objectives[at] >= best_ns) return;
+    best_ns = objectives[at];
+    const Evaluation evaluation = trials.columns()[at];
     steps.push_back({static_cast<int64_t>(at) + 1, evaluation.ordinal, evaluation.ended_ms, evaluation.objective_ns});
-  }
+  });
   return steps;
 }
 

@@ -39,7 +39,7 @@ struct TrainingData {
 
 // `count` positions of OK evaluations, drawn without replacement where there are more; in random order.
 std::vector<uint32_t> DrawRows(const Selection& trials, size_t count, PhiloxStream random) {
-  std::vector<uint32_t> rows = trials.measured();
+  std::vector<uint32_t> rows = trials.Measured();
   count = std::min(count, rows.size());
   for (size_t i = 0; i < count; ++i) std::swap(rows[i], rows[i + random.UniformInt(rows.size() - i)]);
   rows.resize(count);
@@ -280,7 +280,7 @@ struct ImportanceSample::Data {
 ImportanceSample::ImportanceSample(const Selection& trials, const ImportanceOptions& options) {
   auto data = std::make_unique<Data>();
   data->options = options;
-  data->rows_of = trials.measured().size();
+  data->rows_of = trials.measured_count();
   if (data->rows_of >= options.rows_min) {
     data->training =
         Prepare(trials.columns(), DrawRows(trials, options.rows_max, StreamFor(options.seed, Draw::kRows)));

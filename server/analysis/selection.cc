@@ -1,6 +1,7 @@
 #include "server/analysis/selection.h"
 
 #include <algorithm>
+#include <span>
 
 namespace tunefarm {
 
@@ -8,48 +9,100 @@ double SecondsFrom(int64_t start_ms, int64_t ended_ms) {
   return static_cast<double>(std::max<int64_t>(0, ended_ms - start_ms)) / 1e3;
 }
 
-Selection::Selection(const StudyColumns& columns, const TrialConditions& conditions) : columns_(&columns) {
-  const auto passes = [&](uint32_t at) {
-    const Evaluation& one = columns[at];
-    if (conditions.outcomes.has_value()) {
-      if (one.outcome >= conditions.outcomes->size() || !(*conditions.outcomes)[one.outcome]) return false;
-    }
-    if (conditions.objective_ns.has_value() && !(one.is_ok() && conditions.objective_ns->Has(one.objective_ns)))
-      return false;
-    if (conditions.evaluation.has_value() && !conditions.evaluation->Has(at + 1.0)) return false;
-    if (conditions.seconds.has_value() && !conditions.seconds->Has(SecondsFrom(conditions.start_ms, one.ended_ms)))
-      return false;
-    for (const auto& [parameter, wanted] : conditions.values) {
-      if (!wanted[columns.ValueIndex(at, parameter)]) return false;
-    }
-    return true;
-  };
-  positions_.reserve(columns.size());
-  measured_.reserve(columns.size());
-  double best_ns = std::numeric_limits<double>::infinity();
-  for (uint32_t at = 0; at < columns.size(); ++at) {
-    if (!passes(at)) continue;
-    positions_.push_back(at);
-    const Evaluation& one = columns[at];
-    if (!one.is_ok()) continue;
-    measured_.push_back(at);
-    if (one.objective_ns >= best_ns) continue;
-    best_ns = one.objective_ns;
-    best_ = at;
+namespace {
+
+// Which evaluations satisfy all conditions that were required of them.
+class Passes {
+ public:
+  explicit Passes(size_t evaluations) : passes_(evaluations, 1) {}
+
+  // Of `passes_at`, by position.
+  template <typename PassesAt>
+  void Require(const PassesAt& passes_at) {
+    for (size_t at = 0; at < passes_.size(); ++at) passes_[at] = static_cast<uint8_t>(passes_[at] & passes_at(at));
   }
+
+  std::vector<uint32_t> Positions() const {
+    // Each position is written and kept only if it passes: whether it does is often as good as random, and a branch
+    // that cannot be predicted takes longer.
+    std::vector<uint32_t> positions(passes_.size() + 1);
+    size_t count = 0;
+    for (size_t at = 0; at < passes_.size(); ++at) {
+      positions[count] = static_cast<uint32_t>(at);
+      count += passes_[at];
+    }
+    positions.resize(count);
+    return positions;
+  }
+
+ private:
+  std::vector<uint8_t> passes_;  // by position, 1 or 0
+};
+
+std::vector<uint32_t> PositionsOf(const StudyColumns& columns, const TrialConditions& conditions) {
+  // A condition at a time, so that each reads the one column that it is about.
+  Passes passes(columns.size());
+  if (conditions.outcomes.has_value()) {
+    std::vector<uint8_t> wanted(conditions.outcomes->begin(), conditions.outcomes->end());
+    wanted.resize(std::max<size_t>(wanted.size(), UINT8_MAX + 1));
+    passes.Require([&, outcomes = columns.outcomes()](size_t at) { return wanted[outcomes[at]]; });
+  }
+  for (const auto& [parameter, values] : conditions.values) {
+    const std::vector<uint8_t> wanted(values.begin(), values.end());
+    passes.Require([&, indices = columns.value_indices(parameter)](size_t at) { return wanted[indices[at]]; });
+  }
+  if (const auto& range = conditions.objective_ns; range.has_value()) {
+    passes.Require([&, objectives = columns.objectives_ns()](size_t at) {
+      return static_cast<int>(objectives[at] > 0) & static_cast<int>(range->Has(objectives[at]));
+    });
+  }
+  if (const auto& range = conditions.evaluation; range.has_value())
+    passes.Require([&](size_t at) { return range->Has(static_cast<double>(at) + 1); });
+  if (const auto& range = conditions.seconds; range.has_value())
+    passes.Require([&](size_t at) { return range->Has(SecondsFrom(conditions.start_ms, columns[at].ended_ms)); });
+  return passes.Positions();
+}
+
+}  // namespace
+
+Selection::Selection(const StudyColumns& columns, const TrialConditions& conditions)
+    : columns_(&columns), is_all_(conditions.AreNone()) {
+  if (is_all_) {
+    measured_ = columns.measured();
+    return;
+  }
+  positions_ = PositionsOf(columns, conditions);
+  const std::span<const double> objectives = columns.objectives_ns();
+  for (const uint32_t at : positions_) measured_.Add(at, objectives[at]);
+}
+
+std::vector<uint32_t> Selection::Positions() const {
+  std::vector<uint32_t> positions;
+  positions.reserve(size());
+  ForEach([&](uint32_t at) { positions.push_back(at); });
+  return positions;
+}
+
+std::vector<uint32_t> Selection::Measured() const {
+  std::vector<uint32_t> positions;
+  positions.reserve(measured_.count);
+  ForEach([&, objectives = columns_->objectives_ns()](uint32_t at) {
+    if (objectives[at] > 0) positions.push_back(at);
+  });
+  return positions;
 }
 
 std::vector<ReasonCount> CountReasons(const Selection& trials) {
   const StudyColumns& columns = trials.columns();
   std::vector<ReasonCount> counts;
   for (const OutcomeReasons::Reason& reason : columns.reasons()) counts.push_back({reason.outcome, reason.text, 0, 0});
-  for (const uint32_t at : trials.positions()) {
-    const Evaluation& one = columns[at];
-    if (one.is_ok()) continue;
+  trials.ForEach([&](uint32_t at) {
+    const Evaluation one = columns[at];
+    if (one.is_ok()) return;
     ReasonCount& count = counts[one.reason];
     if (count.count == 0 || one.ordinal < count.example_ordinal) count.example_ordinal = one.ordinal;
     ++count.count;
-  }
+  });
   std::erase_if(counts, [](const ReasonCount& count) { return count.count == 0; });
   std::sort(counts.begin(), counts.end(), [](const ReasonCount& a, const ReasonCount& b) {
     return a.count != b.count ? a.count > b.count : a.example_ordinal < b.example_ordinal;

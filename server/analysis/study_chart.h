@@ -46,6 +46,7 @@ struct StudyChart {
 inline constexpr size_t kChartStepsMax = 1000;
 inline constexpr size_t kChartPointsMax = 5000;
 
+// In four passes over the trials at most, of which logarithmic rows need two; beyond those it looks at cells.
 StudyChart ChartOf(const Selection& trials, const StudyChartOptions& options);
 
 }  // namespace tunefarm

@@ -13,10 +13,6 @@ namespace {
 
 constexpr size_t kValueBytes = 200;  // of a value, its text and its place in the map, about
 
-bool EndsBefore(const Evaluation& a, const Evaluation& b) {
-  return a.ended_ms != b.ended_ms ? a.ended_ms < b.ended_ms : a.ordinal < b.ordinal;
-}
-
 // Takes the next "NAME=VALUE" off the text of a config.
 std::string_view TakeAssignment(std::string_view* text) {
   size_t end = 0;
@@ -26,11 +22,20 @@ std::string_view TakeAssignment(std::string_view* text) {
   return assignment;
 }
 
+// The elements from `first` on become those at the positions that `order` lists.
+template <typename T>
+void Reorder(size_t first, const std::vector<uint32_t>& order, std::vector<T>* column) {
+  std::vector<T> ordered;
+  ordered.reserve(order.size());
+  for (const uint32_t from : order) ordered.push_back((*column)[from]);
+  std::copy(ordered.begin(), ordered.end(), column->begin() + static_cast<ptrdiff_t>(first));
+}
+
 }  // namespace
 
 absl::Status StudyColumns::AddParameters(std::string_view config) {
   ASSIGN_OR_RETURN(const Config first, Config::FromText(config));
-  for (const auto& [name, value] : first) parameters_.push_back({name, {}, {}, 0});
+  for (const auto& [name, value] : first) parameters_.emplace_back().name = name;
   return absl::OkStatus();
 }
 
@@ -53,8 +58,7 @@ absl::Status StudyColumns::AddValue(ParameterSeen* seen, std::string_view assign
 absl::Status StudyColumns::Add(const EndedTrial& trial) {
   if (trial.ordinal < 0 || trial.ordinal > std::numeric_limits<uint32_t>::max())
     return InvalidArgument("trial {} is beyond the {} that are looked at", trial.ordinal, uint64_t{1} << 32);
-  if (evaluations_.empty() && parameters_.empty()) RETURN_IF_ERROR(AddParameters(trial.config));
-  const size_t start = indices_.size();
+  if (ordinals_.empty() && parameters_.empty()) RETURN_IF_ERROR(AddParameters(trial.config));
   std::string_view left = trial.config;
   size_t p = 0;
   absl::Status status;
@@ -65,23 +69,23 @@ absl::Status StudyColumns::Add(const EndedTrial& trial) {
       status = AddValue(&parameters_[p], assignment, trial.ordinal);
       found = parameters_[p].index_of.find(assignment);
     }
-    if (status.ok()) indices_.push_back(found->second);
+    if (status.ok()) parameters_[p].indices.push_back(found->second);
   }
   if (status.ok() && (p < parameters_.size() || !left.empty())) {
     status = InvalidArgument("trial {} has other parameters ({}) than the {} of those before it", trial.ordinal,
                              trial.config, parameters_.size());
   }
   if (!status.ok()) {
-    indices_.resize(start);
+    for (ParameterSeen& seen : parameters_) seen.indices.resize(size());
     return status;
   }
-  Evaluation evaluation;
-  evaluation.ended_ms = trial.ended_ms;
-  evaluation.objective_ns = trial.objective_ns > 0 ? trial.objective_ns : 0;
-  evaluation.ordinal = static_cast<uint32_t>(trial.ordinal);
-  evaluation.outcome = static_cast<uint8_t>(trial.outcome);
-  if (!evaluation.is_ok()) evaluation.reason = reasons_.NumberOf(trial.outcome, trial.message);
-  evaluations_.push_back(evaluation);
+  const bool is_ok = trial.objective_ns > 0;
+  if (is_ok) ++measured_added_;
+  ended_ms_.push_back(trial.ended_ms);
+  objectives_ns_.push_back(is_ok ? trial.objective_ns : 0);
+  ordinals_.push_back(static_cast<uint32_t>(trial.ordinal));
+  reason_of_.push_back(is_ok ? uint16_t{0} : reasons_.NumberOf(trial.outcome, trial.message));
+  outcomes_.push_back(static_cast<uint8_t>(trial.outcome));
   return absl::OkStatus();
 }
 
@@ -100,36 +104,41 @@ void StudyColumns::OrderValues(size_t parameter) {
   }
   seen.values = std::move(sorted);
   for (auto& [text, index] : seen.index_of) index = place[index];
-  for (size_t at = parameter; at < indices_.size(); at += parameters_.size()) indices_[at] = place[indices_[at]];
+  for (uint16_t& index : seen.indices) index = place[index];
   seen.ordered = seen.values.size();
 }
 
+bool StudyColumns::EndsBefore(size_t a, size_t b) const {
+  return ended_ms_[a] != ended_ms_[b] ? ended_ms_[a] < ended_ms_[b] : ordinals_[a] < ordinals_[b];
+}
+
 void StudyColumns::OrderEvaluations() {
-  if (ordered_ == evaluations_.size()) return;
-  std::vector<uint32_t> added(evaluations_.size() - ordered_);
+  if (ordered_ == size()) return;
+  const auto by_end = [this](uint32_t a, uint32_t b) { return EndsBefore(a, b); };
+  std::vector<uint32_t> added(size() - ordered_);
   std::iota(added.begin(), added.end(), static_cast<uint32_t>(ordered_));
-  const auto by_end = [this](uint32_t a, uint32_t b) { return EndsBefore(evaluations_[a], evaluations_[b]); };
   std::sort(added.begin(), added.end(), by_end);
   // What ended before all of them stays where it is.
-  const auto ordered_end = evaluations_.begin() + static_cast<ptrdiff_t>(ordered_);
-  const auto first = static_cast<size_t>(
-      std::upper_bound(evaluations_.begin(), ordered_end, evaluations_[added[0]], EndsBefore) - evaluations_.begin());
+  size_t first = ordered_;
+  while (first > 0 && EndsBefore(added[0], first - 1)) --first;
   std::vector<uint32_t> before(ordered_ - first), order;
   std::iota(before.begin(), before.end(), static_cast<uint32_t>(first));
   std::merge(before.begin(), before.end(), added.begin(), added.end(), std::back_inserter(order), by_end);
-  const size_t columns = parameters_.size();
-  std::vector<Evaluation> evaluations;
-  std::vector<uint16_t> indices;
-  evaluations.reserve(order.size());
-  indices.reserve(order.size() * columns);
-  for (const uint32_t from : order) {
-    evaluations.push_back(evaluations_[from]);
-    const auto row = indices_.begin() + static_cast<ptrdiff_t>(from * columns);
-    indices.insert(indices.end(), row, row + static_cast<ptrdiff_t>(columns));
-  }
-  std::copy(evaluations.begin(), evaluations.end(), evaluations_.begin() + static_cast<ptrdiff_t>(first));
-  std::copy(indices.begin(), indices.end(), indices_.begin() + static_cast<ptrdiff_t>(first * columns));
-  ordered_ = evaluations_.size();
+  Reorder(first, order, &ended_ms_);
+  Reorder(first, order, &objectives_ns_);
+  Reorder(first, order, &ordinals_);
+  Reorder(first, order, &reason_of_);
+  Reorder(first, order, &outcomes_);
+  for (ParameterSeen& seen : parameters_) Reorder(first, order, &seen.indices);
+  Summarize(first);
+  ordered_ = size();
+}
+
+void StudyColumns::Summarize(size_t first) {
+  // A best that stood behind `first` still does, wherever.
+  if (measured_.best.has_value() && *measured_.best >= first) measured_.best.reset();
+  for (size_t at = first; at < size(); ++at) measured_.Add(static_cast<uint32_t>(at), objectives_ns_[at]);
+  measured_.count = measured_added_;  // some from `first` on had been counted before
 }
 
 void StudyColumns::Settle() {
@@ -160,8 +169,11 @@ Config StudyColumns::ConfigOf(size_t at) const {
 }
 
 size_t StudyColumns::bytes() const {
-  size_t bytes = evaluations_.capacity() * sizeof(Evaluation) + indices_.capacity() * sizeof(uint16_t);
-  for (const ParameterSeen& seen : parameters_) bytes += seen.values.size() * kValueBytes;
+  size_t bytes = ended_ms_.capacity() * sizeof(int64_t) + objectives_ns_.capacity() * sizeof(double) +
+                 ordinals_.capacity() * sizeof(uint32_t) + reason_of_.capacity() * sizeof(uint16_t) +
+                 outcomes_.capacity() * sizeof(uint8_t);
+  for (const ParameterSeen& seen : parameters_)
+    bytes += seen.values.size() * kValueBytes + seen.indices.capacity() * sizeof(uint16_t);
   return bytes;
 }
 

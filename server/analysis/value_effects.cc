@@ -3,45 +3,45 @@
 #include <algorithm>
 #include <span>
 
-#include "server/measure/statistics.h"
+#include "server/analysis/middle_times.h"
 
 namespace tunefarm {
 namespace {
 
-// Of times of measured trials, which are put into another order.
-void SetTimes(std::span<double> times, ValueEffect* effect) {
-  effect->measured = static_cast<int64_t>(times.size());
-  if (times.empty()) return;
-  const std::span<double> good = times.first((times.size() + 9) / 10);
-  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(good.size()) - 1, times.end());
-  effect->best_ns = *std::min_element(good.begin(), good.end());
-  effect->good_ns = Median(good);
-}
+struct Group {
+  ValueEffect effect;
+  uint32_t example = 0;  // position of the fastest, the first of equals; of the first to end where none was measured
+};
 
-// One for each of `groups`; `group_of` tells an evaluation's, by its position.
+// One for each of `groups`; `group_of` tells an evaluation's, by its position. Two passes over the trials.
 template <typename GroupOf>
-std::vector<ValueEffect> EffectsBy(const Selection& trials, size_t groups, const GroupOf& group_of) {
-  const StudyColumns& columns = trials.columns();
-  std::vector<ValueEffect> effects(groups);
-  for (const uint32_t at : trials.positions()) {
-    ValueEffect& effect = effects[group_of(at)];
-    ++(columns[at].is_ok() ? effect.measured : effect.failed);
+std::vector<Group> GroupsBy(const Selection& trials, size_t groups, const GroupOf& group_of) {
+  const std::span<const double> objectives = trials.columns().objectives_ns();
+  std::vector<Group> found(groups);
+  MiddleTimes middles(groups, trials.fastest_ns(), trials.slowest_ns());
+  trials.ForEach([&](uint32_t at) {
+    const size_t number = group_of(at);
+    Group& group = found[number];
+    ValueEffect& effect = group.effect;
+    const double ns = objectives[at];
+    if (ns > 0) {
+      middles.Count(number, ns);
+      if (effect.measured++ > 0 && ns >= effect.best_ns) return;
+      effect.best_ns = ns;
+      group.example = at;
+    } else if (effect.failed++ == 0 && effect.measured == 0) {
+      group.example = at;
+    }
+  });
+  middles.Choose([](size_t measured) { return (measured + 9) / 10; });
+  trials.ForEach([&](uint32_t at) {
+    if (objectives[at] > 0) middles.Collect(group_of(at), objectives[at]);
+  });
+  for (size_t g = 0; g < groups; ++g) {
+    const MiddleTimes::Middle good = middles.Of(g);
+    found[g].effect.good_ns = good.lower_ns + 0.5 * (good.upper_ns - good.lower_ns);
   }
-  // All times, group after group.
-  std::vector<double> times(trials.measured().size());
-  std::vector<size_t> ends;
-  size_t start = 0;
-  for (const ValueEffect& effect : effects) {
-    ends.push_back(start);
-    start += static_cast<size_t>(effect.measured);
-  }
-  for (const uint32_t at : trials.measured()) times[ends[group_of(at)]++] = columns[at].objective_ns;
-  start = 0;
-  for (size_t group = 0; group < groups; ++group) {
-    SetTimes(std::span(times).subspan(start, ends[group] - start), &effects[group]);
-    start = ends[group];
-  }
-  return effects;
+  return found;
 }
 
 }  // namespace
@@ -51,7 +51,9 @@ std::vector<ParameterEffect> EffectsOf(const Selection& trials) {
   std::vector<ParameterEffect> effects;
   for (size_t p = 0; p < columns.parameter_count(); ++p) {
     ParameterEffect effect;
-    effect.values = EffectsBy(trials, columns.values(p).size(), [&](uint32_t at) { return columns.ValueIndex(at, p); });
+    const std::span<const uint16_t> indices = columns.value_indices(p);
+    for (const Group& group : GroupsBy(trials, columns.values(p).size(), [&](uint32_t at) { return indices[at]; }))
+      effect.values.push_back(group.effect);
     for (size_t v = 0; v < effect.values.size(); ++v) {
       if (effect.values[v].measured == 0) continue;
       if (!effect.best_value.has_value() || effect.values[v].good_ns < effect.values[*effect.best_value].good_ns)
@@ -65,26 +67,16 @@ std::vector<ParameterEffect> EffectsOf(const Selection& trials) {
 std::vector<GridCell> GridOf(const Selection& trials, size_t column_parameter, size_t row_parameter) {
   const StudyColumns& columns = trials.columns();
   const size_t width = columns.values(column_parameter).size();
-  const auto cell_of = [&](uint32_t at) {
-    return columns.ValueIndex(at, row_parameter) * width + columns.ValueIndex(at, column_parameter);
-  };
-  const std::vector<ValueEffect> effects = EffectsBy(trials, width * columns.values(row_parameter).size(), cell_of);
-  constexpr uint32_t kNone = UINT32_MAX;
-  std::vector<uint32_t> examples(effects.size(), kNone);
-  for (const uint32_t at : trials.positions()) {
-    uint32_t& example = examples[cell_of(at)];
-    if (example == kNone) {
-      example = at;
-    } else if (columns[at].is_ok() &&
-               !(columns[example].is_ok() && columns[example].objective_ns <= columns[at].objective_ns)) {
-      example = at;
-    }
-  }
+  const std::span<const uint16_t> in_column = columns.value_indices(column_parameter);
+  const std::span<const uint16_t> in_row = columns.value_indices(row_parameter);
+  const std::vector<Group> groups = GroupsBy(trials, width * columns.values(row_parameter).size(),
+                                             [&](uint32_t at) { return in_row[at] * width + in_column[at]; });
   std::vector<GridCell> cells;
-  for (size_t cell = 0; cell < effects.size(); ++cell) {
-    if (examples[cell] == kNone) continue;
-    cells.push_back({static_cast<uint16_t>(cell % width), static_cast<uint16_t>(cell / width), effects[cell],
-                     columns[examples[cell]].ordinal});
+  for (size_t cell = 0; cell < groups.size(); ++cell) {
+    const auto& [effect, example] = groups[cell];
+    if (effect.measured + effect.failed == 0) continue;
+    cells.push_back(
+        {static_cast<uint16_t>(cell % width), static_cast<uint16_t>(cell / width), effect, columns[example].ordinal});
   }
   return cells;
 }
@@ -93,7 +85,7 @@ TopShare TopShareOf(const Selection& trials) {
   const StudyColumns& columns = trials.columns();
   TopShare share;
   share.shared.resize(columns.parameter_count());
-  std::vector<uint32_t> order = trials.measured();
+  std::vector<uint32_t> order = trials.Measured();
   const size_t count = std::max(kTopMin, (order.size() + 99) / 100);
   if (4 * count > order.size()) return share;
   share.count = count;

@@ -23,7 +23,7 @@ struct ParameterEffect {
   std::optional<size_t> best_value;
 };
 
-// In the order of the columns' parameters.
+// In the order of the columns' parameters. Two passes over the trials for each.
 std::vector<ParameterEffect> EffectsOf(const Selection& trials);
 
 // The trials with one value of each of two parameters.
@@ -33,7 +33,8 @@ struct GridCell {
   int64_t example_ordinal = 0;  // of the fastest, or the first to end where none was measured
 };
 
-// Cells in which trials lie, row after row. Needs memory for all pairs of values.
+// Cells in which trials lie, row after row. Two passes over the trials. Needs memory for
+// all pairs of values, some 100 bytes each.
 std::vector<GridCell> GridOf(const Selection& trials, size_t column_parameter, size_t row_parameter);
 
 struct TopShare {

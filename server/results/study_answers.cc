@@ -107,12 +107,14 @@ void AddConvergence(const Selection& trials, int64_t start_ms, v1::StudyAnalysis
 
 void AddOutcomes(const Selection& trials, v1::StudyAnalysis* analysis) {
   const StudyColumns& columns = trials.columns();
-  if (const auto& measured = trials.measured(); !measured.empty()) {
+  if (trials.measured_count() > 0) {
     v1::OutcomeReason* ok = analysis->add_outcomes();
     ok->set_outcome(v1::OUTCOME_OK);
-    ok->set_count(static_cast<int64_t>(measured.size()));
-    uint32_t first = columns[measured[0]].ordinal;
-    for (const uint32_t at : measured) first = std::min(first, columns[at].ordinal);
+    ok->set_count(static_cast<int64_t>(trials.measured_count()));
+    uint32_t first = columns[*trials.best()].ordinal;
+    trials.ForEach([&](uint32_t at) {
+      if (columns[at].is_ok()) first = std::min(first, columns[at].ordinal);
+    });
     ok->set_example_ordinal(first);
   }
   for (const ReasonCount& count : CountReasons(trials)) {
@@ -259,7 +261,7 @@ absl::StatusOr<StartedAnalysis> StartAnalysis(const StudyView& study, const v1::
   analysis->set_problem_key(study.problem_key);
   analysis->set_device_class_name(study.device_class_name);
   analysis->set_evaluations(static_cast<int64_t>(trials.size()));
-  analysis->set_measured(static_cast<int64_t>(trials.measured().size()));
+  analysis->set_measured(static_cast<int64_t>(trials.measured_count()));
   AddConvergence(trials, study.data->StartMs(study.job_started_ms), analysis);
   AddOutcomes(trials, analysis);
   AddParameters(trials, ParametersInOrder(study), analysis);

@@ -17,15 +17,15 @@ absl::StatusOr<TrialPage> PageOf(const Selection& trials, bool by_time, const Pa
   using Place = std::pair<double, int64_t>;
   const StudyColumns& columns = trials.columns();
   const auto place_of = [&](uint32_t at) {
-    const Evaluation& one = columns[at];
+    const Evaluation one = columns[at];
     const double time = one.is_ok() ? one.objective_ns : std::numeric_limits<double>::infinity();
     return Place(by_time ? time : static_cast<double>(one.ended_ms), one.ordinal);
   };
   std::vector<Place> places;
-  for (const uint32_t at : trials.positions()) {
+  trials.ForEach([&](uint32_t at) {
     const Place place = place_of(at);
     if (!token.has_value() || place > Place(std::bit_cast<double>((*token)[0]), (*token)[1])) places.push_back(place);
-  }
+  });
   const auto size = static_cast<size_t>(EffectivePageSize(page.page_size));
   const size_t shown = std::min(size, places.size());
   std::partial_sort(places.begin(), places.begin() + static_cast<ptrdiff_t>(shown), places.end());

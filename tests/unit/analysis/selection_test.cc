@@ -124,9 +124,19 @@ TEST(Selection, PassesWhatSatisfiesEachCondition) {
       if (!best.has_value() || trial.ns < trials[*best].ns) best = at;
     }
     const Selection selected(columns, conditions);
-    EXPECT_EQ(selected.positions(), positions);
-    EXPECT_EQ(selected.measured(), measured);
+    EXPECT_EQ(selected.Positions(), positions);
+    EXPECT_EQ(selected.Measured(), measured);
     EXPECT_EQ(selected.best(), best);
+    EXPECT_EQ(selected.size(), positions.size());
+    EXPECT_EQ(selected.measured_count(), measured.size());
+    double slowest = 0;
+    for (const uint32_t at : measured) slowest = std::max(slowest, trials[at].ns);
+    EXPECT_EQ(selected.fastest_ns(), best.has_value() ? trials[*best].ns : 0);
+    EXPECT_EQ(selected.slowest_ns(), slowest);
+    std::vector<uint32_t> in_parts;
+    const auto visit = [&](uint32_t at) { in_parts.push_back(at); };
+    for (uint32_t first = 0; first < 500; first += 50) selected.ForEachIn(first, first + 50, visit);
+    EXPECT_EQ(in_parts, positions);
 
     std::map<std::pair<int, std::string>, std::vector<int64_t>> reasons;
     for (const uint32_t at : positions) {
@@ -168,7 +178,7 @@ TEST(StudyChart, CountsEachTrialInItsCell) {
           return by_seconds ? static_cast<double>(trials[at].ended_ms - kStartMs) / 1000 : static_cast<double>(at + 1);
         };
         std::vector<double> times;
-        for (const uint32_t at : selected.measured()) times.push_back(trials[at].ns);
+        for (const uint32_t at : selected.Measured()) times.push_back(trials[at].ns);
         const double fastest = *std::min_element(times.begin(), times.end());
         const double slowest = *std::max_element(times.begin(), times.end());
         const double top = is_logarithmic ? slowest : std::min(slowest, 3 * PlainMedian(times));
@@ -183,7 +193,7 @@ TEST(StudyChart, CountsEachTrialInItsCell) {
         std::map<int, std::vector<uint32_t>> failed;
         double best = INFINITY;
         std::vector<int64_t> steps;
-        for (const uint32_t at : selected.positions()) {
+        for (const uint32_t at : selected.Positions()) {
           const size_t column = cell(x_of(at) / chart.x_max, number_of_columns);
           if (trials[at].ns == 0) {
             failed[trials[at].outcome].resize(number_of_columns);
@@ -216,7 +226,7 @@ TEST(StudyChart, CountsEachTrialInItsCell) {
         ASSERT_EQ(chart.points.size(), times.size());
         for (size_t i = 0; i < times.size(); ++i) {
           EXPECT_EQ(chart.points[i].ns, times[i]);
-          EXPECT_EQ(chart.points[i].x, x_of(selected.measured()[i]));
+          EXPECT_EQ(chart.points[i].x, x_of(selected.Measured()[i]));
         }
       }
     }
@@ -249,15 +259,15 @@ TEST(StudyChart, WithoutATimeThereAreFailuresAlone) {
   EXPECT_TRUE(chart.best.empty());
 }
 
-TEST(ParameterGrid, HasEachPairOfValues) {
-  std::vector<PlainTrial> trials = RandomTrials(5, 300);
+void CompareGrid(int64_t count) {
+  std::vector<PlainTrial> trials = RandomTrials(5, count);
   const StudyColumns columns = ColumnsOf(trials);
   SortByEnd(&trials);
   TrialConditions conditions;
-  conditions.evaluation = Range{20, 280};
+  conditions.evaluation = Range{20, static_cast<double>(count - 20)};
   const Selection selected(columns, conditions);
   std::map<std::pair<int64_t, int64_t>, std::vector<PlainTrial>> cells;  // by B, then A
-  for (const uint32_t at : selected.positions()) cells[{trials[at].b, trials[at].a}].push_back(trials[at]);
+  for (const uint32_t at : selected.Positions()) cells[{trials[at].b, trials[at].a}].push_back(trials[at]);
   const std::vector<GridCell> grid = GridOf(selected, 0, 1);
   ASSERT_EQ(grid.size(), cells.size());
   size_t at = 0;
@@ -280,6 +290,10 @@ TEST(ParameterGrid, HasEachPairOfValues) {
     times.resize((times.size() + 9) / 10);
     EXPECT_EQ(cell.effect.good_ns, times.empty() ? 0 : PlainMedian(times));
   }
+}
+
+TEST(ParameterGrid, HasEachPairOfValues) {
+  for (const int64_t count : {60, 300, 20'000}) CompareGrid(count);
 }
 
 }  // namespace

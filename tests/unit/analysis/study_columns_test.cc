@@ -25,7 +25,7 @@ TEST(StudyColumns, OrdersByEndAndValuesBySize) {
   EXPECT_EQ(columns[1].ordinal, 2u);
   EXPECT_EQ(columns[2].ordinal, 0u);
   const Selection all(columns);
-  EXPECT_EQ(all.measured(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(all.Measured(), (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ(all.best(), 1u);
   EXPECT_EQ(columns.ConfigOf(0), Point(2));
   EXPECT_EQ(columns.ConfigOf(1), Point(128));
@@ -47,6 +47,7 @@ TEST(StudyColumns, RefusesConfigsOfAnotherKernel) {
   columns.Settle();
   EXPECT_EQ(columns.size(), 2u);
   EXPECT_EQ(columns.ConfigOf(1), Point(2));
+  EXPECT_EQ(columns.value_indices(0).size(), 2u) << "nothing of those refused";
 }
 
 TEST(StudyColumns, TypesAreThoseThatAreKnown) {
@@ -62,6 +63,14 @@ TEST(StudyColumns, TypesAreThoseThatAreKnown) {
 TEST(StudyColumns, WhatIsAddedLaterStandsWhereItWouldHaveStoodAtOnce) {
   PhiloxStream random(11);
   StudyColumns at_once, in_parts;
+  const auto expect_summary = [](const StudyColumns& columns) {
+    MeasuredSummary expected;
+    for (uint32_t at = 0; at < columns.size(); ++at) expected.Add(at, columns[at].objective_ns);
+    EXPECT_EQ(columns.measured().count, expected.count);
+    EXPECT_EQ(columns.measured().best, expected.best);
+    EXPECT_EQ(columns.measured().fastest_ns, expected.fastest_ns);
+    EXPECT_EQ(columns.measured().slowest_ns, expected.slowest_ns);
+  };
   for (int64_t i = 0; i < 3000; ++i) {
     const Config config({{"A", static_cast<int64_t>(random.UniformInt(40)) - 20},
                          {"B", 0.5 * static_cast<double>(random.UniformInt(9))},
@@ -71,12 +80,17 @@ TEST(StudyColumns, WhatIsAddedLaterStandsWhereItWouldHaveStoodAtOnce) {
     const auto ended_ms = i + static_cast<int64_t>(random.UniformInt(random.UniformInt(50) == 0 ? 2000 : 5));
     ASSERT_TRUE(AddTrial(&at_once, i, config, ns, ended_ms).ok());
     ASSERT_TRUE(AddTrial(&in_parts, i, config, ns, ended_ms).ok());
-    if (random.UniformInt(100) == 0) in_parts.Settle();
+    if (random.UniformInt(100) == 0) {
+      in_parts.Settle();
+      expect_summary(in_parts);
+    }
   }
   at_once.Settle();
   in_parts.Settle();
   in_parts.Settle();  // changes nothing
   ASSERT_EQ(in_parts.size(), at_once.size());
+  expect_summary(in_parts);
+  expect_summary(at_once);
   for (size_t p = 0; p < 3; ++p) EXPECT_EQ(in_parts.values(p), at_once.values(p));
   for (size_t at = 0; at < at_once.size(); ++at) {
     ASSERT_EQ(in_parts[at].ordinal, at_once[at].ordinal);
