@@ -40,6 +40,7 @@ import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading,
 const MANY_TRIALS = 100_000;
 // SpaceSize.valid that stands for this many and more.
 const VALID_MAX = "9223372036854775807";
+const IMPORTANCE_REST_MS = 1000;
 const COLUMNS = 600;
 const ROWS = 160;
 
@@ -235,7 +236,18 @@ function Space(props: { space: SpaceSize }) {
   );
 }
 
-// The analysis with its importance, which takes long: asked for when the study has grown by a quarter, and at its end.
+// `value` once it has not changed for a while.
+function useRested<T>(value: T, ms: number): T {
+  const [rested, setRested] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(value), ms);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return rested;
+}
+
+// The analysis with its importance, which takes the daemon a second, and other answers about the study wait for it: asked
+// for when the study has grown by a quarter, at its end, and once the filter rests.
 function useAnalysis(study: string, filter: TrialFilter) {
   const filterText = writeFilter(filter);
   const effects = usePoll(
@@ -256,8 +268,9 @@ function useAnalysis(study: string, filter: TrialFilter) {
   );
   const coverage = effects.data?.coverage;
   const size = coverage ? Math.floor(Math.log(1 + int(coverage.matching)) / Math.log(1.25)) : -1;
+  const wanted = coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "";
   const importance = usePoll(
-    coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "",
+    useRested(wanted, IMPORTANCE_REST_MS),
     (signal) =>
       call("tunefarm.v1.StudyService/AnalyzeStudy", { study, filter }, signal).then(
         (response) => response.analysis?.importance ?? {},
