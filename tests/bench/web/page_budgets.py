@@ -13,6 +13,7 @@ nothing else. Ends with 1 if a limit is exceeded.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ import statistics
 import sys
 import threading
 import time
+import urllib.parse
 
 from study_budgets import SOURCE, STUDY, Report
 
@@ -103,8 +105,9 @@ for (const type of ["mouseup", "keydown"])
 class Page:
     """The page of the study in a browser."""
 
-    def __init__(self, browser):
+    def __init__(self, browser, trials):
         self.browser = browser
+        self.trials = trials
         self.cdp("Page.addScriptToEvaluateOnNewDocument", source="{" + PROBE + "}")
 
     def cdp(self, method, **parameters):
@@ -180,10 +183,11 @@ def drags_a_range(page):
 
 
 def shifts_the_range(page):
-    """By a tenth of it at a time."""
+    """By a tenth of it at a time, from the first fifth of the study on."""
     took = []
     for i in range(12):
-        page.go(f"?f=evaluation%3D{200_000 + 20_000 * i}..{400_000 + 20_000 * i}")
+        bounds = {"min": page.trials * (20 + 2 * i) // 100, "max": page.trials * (40 + 2 * i) // 100}
+        page.go("?f=" + urllib.parse.quote(json.dumps({"evaluation": bounds})))
         took.append(page.run("bench.drawn()"))
     return took
 
@@ -239,7 +243,7 @@ def interact(report, page, slower):
     page.cdp("Emulation.setCPUThrottlingRate", rate=1)
 
 
-def loads(report, farm, browser, page, trials):
+def loads(report, page):
     def load(what, limit_s):
         page.load()
         for name, shown in (("first chart", "chart"), ("all content", "content")):
@@ -251,7 +255,7 @@ def loads(report, farm, browser, page, trials):
 
     # The daemon has read nothing of the study: charts are of what it has read so far.
     load("study not read yet", 6)
-    report.line("study not read yet: the whole study is drawn", page.run(f"bench.read({trials})") / 1e3, 6, "s")
+    report.line("study not read yet: the whole study is drawn", page.run(f"bench.read({page.trials})") / 1e3, 6, "s")
     load("study in columns", 1)
     calls = page.run("bench.requests")
     files = page.run("performance.getEntriesByType('resource').filter(e => !e.name.includes('/api/')).length + 1")
@@ -285,7 +289,6 @@ def leave_alone(report, page, minutes):
 @contextlib.contextmanager
 def growing(path, rows):
     """Trials are added while it lasts."""
-    import itertools
     from many_trials import add_sqlite
     ended = threading.Event()
 
@@ -331,9 +334,9 @@ def main():
         print(f"{options.trials:,} trials written in {time.monotonic() - began:.0f} s", flush=True)
         farm.start()
         with Browser(logs=False) as browser, growing(farm.directory / "tunefarm.db", rows):
-            page = Page(browser)
+            page = Page(browser, options.trials)
             browser.log_in(farm.login())
-            loads(report, farm, browser, page, options.trials)
+            loads(report, page)
             for slower in (1, options.slower):
                 interact(report, page, slower)
             leave_alone(report, page, options.minutes)

@@ -3,6 +3,7 @@ import type {
   AnalyzeStudyResponse,
   GetStudyChartResponse,
   Job,
+  Outcome,
   SpaceSize,
   Study as StudyMessage,
   StudyCoverage,
@@ -332,6 +333,11 @@ export function StudyView({ params, query }: ViewProps) {
   const isOver = isSettled(coverage) && hasEnded(job);
 
   const onFilter = (next: TrialFilter) => setQuery({ f: writeFilter(next) });
+  // What happens on a click does not make a panel draw itself anew.
+  const onOutcome = useRef((_: Outcome) => {});
+  onOutcome.current = (outcome) => onFilter(toggleOutcome(filter, outcome));
+  const onArea = useRef((_: Area) => {});
+  const onPlace = useRef((_: Area) => {});
   const withArea = (area: Area): TrialFilter => {
     let next = filter;
     if (area.x) {
@@ -357,6 +363,9 @@ export function StudyView({ params, query }: ViewProps) {
       setPlaceError(asApiError(caught).message);
     }
   };
+
+  onArea.current = (area) => onFilter(withArea(area));
+  onPlace.current = (area) => void openPlace(area);
 
   const pair = (query["pair"] ?? "").split(",");
   const filterError = [polledChart.error, effects.error].find((error) => error?.reason === "FILTER_INVALID");
@@ -398,26 +407,26 @@ export function StudyView({ params, query }: ViewProps) {
           <SearchChart
             study={name}
             chart={chart}
-            onArea={(area) => onFilter(withArea(area))}
-            onPlace={(area) => void openPlace(area)}
-            onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+            onArea={(area) => onArea.current(area)}
+            onPlace={(area) => onPlace.current(area)}
+            onOutcome={(outcome) => onOutcome.current(outcome)}
           />
         ) : (
           polledChart.isLoading && <Loading />
         )}
       </Panel>
     ),
-    [chart, polledChart.error, polledChart.isLoading, placeError, query],
+    [name, chart, polledChart.error, polledChart.isLoading, placeError, isTime, isLog],
   );
   const outcomes = useMemo(
     () => (
       <Outcomes
         study={name}
         reasons={analysis?.outcomes ?? []}
-        onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+        onOutcome={(outcome) => onOutcome.current(outcome)}
       />
     ),
-    [name, analysis, query],
+    [name, analysis],
   );
   const parameters = useMemo(
     () => (
