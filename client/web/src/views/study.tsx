@@ -247,8 +247,8 @@ function useRested<T>(value: T, ms: number): T {
   return rested;
 }
 
-// The analysis with its importance, which takes the daemon a second, and other answers about the study wait for it: asked
-// for when the study has grown by a quarter, at its end, and once the filter rests.
+// The analysis with its importance, which takes the daemon a second of a core: asked for when the study has grown by a
+// quarter, at its end, and once the filter rests.
 function useAnalysis(study: string, filter: TrialFilter) {
   const filterText = writeFilter(filter);
   const effects = usePoll(
