@@ -107,16 +107,18 @@ class Dashboard(Farm):
 
 class Browser:
     """One browser with a profile of its own: `with Browser() as browser:`. Waits end when something is seen, never by time
-    alone, except that what takes very long counts as hung."""
+    alone, except that what takes very long counts as hung. `logs`: what assert_clean() reads; keeping it takes the browser's
+    time and memory."""
 
-    def __init__(self):
+    def __init__(self, logs=True):
         options = webdriver.ChromeOptions()
         options.binary_location = str(CHROMIUM)
         for flag in ("--headless=new", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1280,900"):
             options.add_argument(flag)
         if os.geteuid() == 0:
             options.add_argument("--no-sandbox")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        if logs:
+            options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(service=Service(str(DRIVER)), options=options)
         self.clicks = 0
         self.origins = set()  # what the page may ask

@@ -1,11 +1,13 @@
 """A study of many trials that were never run, written to the database of a daemon that is not running.
 
-Of a study that has ended, a daemon reads its row and those of trial_result: so rows like those of a short real job, whose
-study they join, and that study's counts are all that has to be written.
+Of a study that has ended or is paused, a daemon reads its row and those of trial_result: so rows like those of a short real
+job, whose study they join, and that study's counts are all that has to be written. Further trials of a paused study may be
+added while the daemon runs.
 """
 
 import collections
 import contextlib
+import itertools
 import os
 import pathlib
 import random
@@ -97,20 +99,32 @@ def _ended(detail, trials):
     return study.SerializeToString()
 
 
-def write_sqlite(path, count):
+def write_sqlite(path, count, more=0):
+    """Returns an iterator over `more` further trials, for add_sqlite()."""
     with contextlib.closing(sqlite3.connect(path)) as database:
         ordinal, device, like, detail = database.execute(
             "SELECT s.next_ordinal, t.device_uuid, t.detail, s.detail FROM study s JOIN trial_result t ON t.study_id = "
             "s.study_id WHERE s.study_id = 1 AND t.ordinal = 0").fetchone()
-        trials = Trials(ordinal, count, like)
+        trials = Trials(ordinal, count + more, like)
+        rows = ((o, outcome, config, ns, device, ended, row) for o, ended, ns, outcome, config, row in trials)
         with database:
-            database.executemany(
-                "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
-                "ended_at_ms, detail) VALUES (1, ?, 1, ?, 1, ?, ?, ?, ?, ?)",
-                ((o, outcome, config, ns, device, ended, row) for o, ended, ns, outcome, config, row in trials))
+            _insert(database, itertools.islice(rows, count))
             database.execute("UPDATE study SET next_ordinal = ?, detail = ? WHERE study_id = 1",
                              (ordinal + count, _ended(detail, trials)))
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return rows
+
+
+def add_sqlite(path, rows):
+    """Further trials of a study that is paused; the daemon may run."""
+    with contextlib.closing(sqlite3.connect(path, timeout=60)) as database, database:
+        _insert(database, rows)
+
+
+def _insert(database, rows):
+    database.executemany(
+        "INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, "
+        "ended_at_ms, detail) VALUES (1, ?, 1, ?, 1, ?, ?, ?, ?, ?)", rows)
 
 
 def write_postgres(server, name, count):

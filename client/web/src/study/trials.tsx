@@ -1,6 +1,6 @@
 // The trials that pass the filter, a page at a time.
 import type { ListTrialsResponse, Trial, TrialFilter } from "api";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { call } from "../api";
 import {
   byName,
@@ -200,7 +200,7 @@ export function Trials(props: {
   };
   const mark = (name: string, isOn: boolean) =>
     setMarked(isOn ? [...marked, name] : marked.filter((each) => each !== name));
-  const columns: Column<Trial>[] = [
+  const columns = (): Column<Trial>[] => [
     {
       name: "mark",
       cell: (trial) => (
@@ -221,6 +221,22 @@ export function Trials(props: {
       cell: field.cell,
     })),
   ];
+  const hasNoFilter = writesNothing(props.filter);
+  // Drawn when its rows change, not with each change of the filter.
+  const table = useMemo(
+    () =>
+      page && (
+        <Table
+          caption={props.byTime ? "Trials, fastest first" : "Trials in the order of their ends"}
+          hidesCaption
+          rows={page.trials ?? []}
+          rowKey={(trial) => trial.name ?? ""}
+          empty={hasNoFilter ? "No trial has ended yet." : "No trial passes the filter."}
+          columns={columns()}
+        />
+      ),
+    [page, marked, props.byTime, hasNoFilter, chosen.join(), parameters.join(), varied.join()],
+  );
   const first = tokens.length * PAGE;
   return (
     <Panel
@@ -272,16 +288,7 @@ export function Trials(props: {
       </details>
       {polled.error && <ErrorLine error={polled.error} />}
       {!page && polled.isLoading && <Loading />}
-      {page && (
-        <Table
-          caption={props.byTime ? "Trials, fastest first" : "Trials in the order of their ends"}
-          hidesCaption
-          rows={page.trials ?? []}
-          rowKey={(trial) => trial.name ?? ""}
-          empty={writesNothing(props.filter) ? "No trial has ended yet." : "No trial passes the filter."}
-          columns={columns}
-        />
-      )}
+      {table}
       {page && (page.trials ?? []).length > 0 && (
         <p class="buttons">
           <span class="muted">

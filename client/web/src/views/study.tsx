@@ -3,6 +3,7 @@ import type {
   AnalyzeStudyResponse,
   GetStudyChartResponse,
   Job,
+  Outcome,
   SpaceSize,
   Study as StudyMessage,
   StudyCoverage,
@@ -41,6 +42,7 @@ import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading,
 const MANY_TRIALS = 100_000;
 // SpaceSize.valid that stands for this many and more.
 const VALID_MAX = "9223372036854775807";
+const IMPORTANCE_REST_MS = 1000;
 const COLUMNS = 600;
 const ROWS = 160;
 
@@ -232,7 +234,18 @@ function Space(props: { space: SpaceSize }) {
   );
 }
 
-// The analysis with its importance, which takes long: asked for when the study has grown by a quarter, and at its end.
+// `value` once it has not changed for a while.
+function useRested<T>(value: T, ms: number): T {
+  const [rested, setRested] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(value), ms);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return rested;
+}
+
+// The analysis with its importance, which takes the daemon a second of a core: asked for when the study has grown by a
+// quarter, at its end, and once the filter rests.
 function useAnalysis(study: string, filter: TrialFilter) {
   const filterText = writeFilter(filter);
   const effects = usePoll(
@@ -253,8 +266,9 @@ function useAnalysis(study: string, filter: TrialFilter) {
   );
   const coverage = effects.data?.coverage;
   const size = coverage ? Math.floor(Math.log(1 + int(coverage.matching)) / Math.log(1.25)) : -1;
+  const wanted = coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "";
   const importance = usePoll(
-    coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "",
+    useRested(wanted, IMPORTANCE_REST_MS),
     (signal) =>
       call("tunefarm.v1.StudyService/AnalyzeStudy", { study, filter }, signal).then(
         (response) => response.analysis?.importance ?? {},
@@ -316,6 +330,11 @@ export function StudyView({ params, query }: ViewProps) {
   const isOver = isSettled(coverage) && hasEnded(job);
 
   const onFilter = (next: TrialFilter) => setQuery({ f: writeFilter(next) });
+  // What happens on a click does not make a panel draw itself anew.
+  const onOutcome = useRef((_: Outcome) => {});
+  onOutcome.current = (outcome) => onFilter(toggleOutcome(filter, outcome));
+  const onArea = useRef((_: Area) => {});
+  const onPlace = useRef((_: Area) => {});
   const withArea = (area: Area): TrialFilter => {
     let next = filter;
     if (area.x) {
@@ -341,6 +360,9 @@ export function StudyView({ params, query }: ViewProps) {
       setPlaceError(asApiError(caught).message);
     }
   };
+
+  onArea.current = (area) => onFilter(withArea(area));
+  onPlace.current = (area) => void openPlace(area);
 
   const pair = (query["pair"] ?? "").split(",");
   const filterError = [polledChart.error, effects.error].find((error) => error?.reason === "FILTER_INVALID");
@@ -382,26 +404,26 @@ export function StudyView({ params, query }: ViewProps) {
           <SearchChart
             study={name}
             chart={chart}
-            onArea={(area) => onFilter(withArea(area))}
-            onPlace={(area) => void openPlace(area)}
-            onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+            onArea={(area) => onArea.current(area)}
+            onPlace={(area) => onPlace.current(area)}
+            onOutcome={(outcome) => onOutcome.current(outcome)}
           />
         ) : (
           polledChart.isLoading && <Loading />
         )}
       </Panel>
     ),
-    [chart, polledChart.error, polledChart.isLoading, placeError, query],
+    [name, chart, polledChart.error, polledChart.isLoading, placeError, isTime, isLog],
   );
   const outcomes = useMemo(
     () => (
       <Outcomes
         study={name}
         reasons={analysis?.outcomes ?? []}
-        onOutcome={(outcome) => onFilter(toggleOutcome(filter, outcome))}
+        onOutcome={(outcome) => onOutcome.current(outcome)}
       />
     ),
-    [name, analysis, query],
+    [name, analysis],
   );
   const parameters = useMemo(
     () => (
