@@ -48,6 +48,22 @@ class Sources(unittest.TestCase):
         text = "#ifdef _OPENMP\n#include <omp.h>\n#endif\nvoid f(float *x) { x[0] = 1; }\n"
         self.assertEqual(_source.read("f", text, "C").language, "HOST_CXX")
 
+    def test_functions_that_launch_kernels(self):
+        text = "__global__ void k(float *x) {}\nvoid f(float *x) { k<<<1, n>>>(x); }\n"
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "launches CUDA kernels, and lang='C' is C.. for the CPU"):
+            _source.read("f", text, "C")
+        for other in (f"#ifdef __CUDACC__\n{text}#endif\nvoid f(float *x) {{}}", "void f(float *x) {}  // k<<<1, 2>>>"):
+            self.assertEqual(_source.read("f", other, "C").language, "HOST_CXX")
+        self.assertEqual(_source.read("k", text, "PyCUDA").language, "CUDA")
+
+    def test_all_of_cub_is_what_kernels_use_of_it(self):
+        text = "#include <cub/cub.cuh>\n__global__ void f(float *x) { x[0] = 1; }\n"
+        source = _source.read("f", text, None)
+        self.assertEqual((list(source.files), source.files["kernel.cu"]), (["kernel.cu", "cub/cub.cuh"], text))
+        for part in ("block/block_reduce", "block/block_scan", "warp/warp_reduce"):
+            self.assertIn(f"#include <cub/{part}.cuh>\n", source.files["cub/cub.cuh"])
+        self.assertEqual(len(_source.read("f", text.replace("cub/cub", "cub/block/block_reduce"), None).files), 1)
+
     def test_unroll_factors_are_constants(self):
         loop = "#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"
         constant = """\

@@ -14,7 +14,7 @@ CUDA, HOST = "CUDA", "HOST_CXX"
 
 _SOURCE_BYTES_MAX = 4 << 20
 _SOURCES_MAX = 64
-_LANGUAGES = {"CUDA": CUDA, "CUPY": CUDA, "NVCUDA": CUDA, "C": HOST, "C++": HOST}
+_LANGUAGES = {"CUDA": CUDA, "PYCUDA": CUDA, "CUPY": CUDA, "NVCUDA": CUDA, "C": HOST, "C++": HOST}
 _SUFFIX = re.compile(r"\.\w{1,5}$")
 _COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*("([^"\n]+)"|<[^>\n]+>)[^\n]*$', re.MULTILINE)
@@ -28,6 +28,11 @@ _FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
 _BEFORE_DECLARATION = re.compile(r"^[ \t]*#(?:[^\\\n]|\\\r?[\s\S])*|[;{}]", re.MULTILINE)
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)[^\n]*$", re.MULTILINE)  # if, ifdef, ifndef
 _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+unroll[ \t]+)(\w*loop_unroll_factor\w*)[ \t\r]*$", re.MULTILINE)
+# The device compiler takes no host functions, which this header has besides what kernels use.
+_ALL_OF_CUB = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cub/cub\.cuh[>\"]", re.MULTILINE)
+_CUB_OF_DEVICES = "".join(f"#include <cub/{level}/{level}_{part}.cuh>\n" for level, parts in (
+    ("block", "adjacent_difference discontinuity exchange histogram load merge_sort radix_sort reduce scan shuffle store"),
+    ("warp", "exchange load merge_sort reduce scan store")) for part in parts.split())
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
 
@@ -79,10 +84,16 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
     if language == HOST and _OPENMP.search(text) and "_OPENMP" not in text:
         raise InvalidArgumentError("kernel_source includes omp.h, and OpenMP is not supported: the library is not linked; "
                                    "leave it out, or write it between #ifdef _OPENMP and #endif")
+    if language == HOST and "<<<" in _blanked(text) and "__CUDACC__" not in text:
+        raise InvalidArgumentError("kernel_source launches CUDA kernels, and lang='C' is C++ for the CPU: functions of the "
+                                   "host around kernels are not supported; tune the kernel itself, with lang='CUDA'")
     parameters = parameters_of(kernel_name, text)
     compiled = _for_cuda(text) if language == CUDA else _for_host(kernel_name, text)
     if language == CUDA:
+        has_cub = any(_ALL_OF_CUB.search(content) for content in (text, *files.values()))
         files = {header: _for_cuda(content) for header, content in files.items()}
+        if has_cub:
+            files.setdefault("cub/cub.cuh", _CUB_OF_DEVICES)
     suffix = ".cu" if language == CUDA else ".cc"
     return Source(language, {re.sub(r"\W", "_", name) + suffix: compiled, **files}, text, parameters)
 
@@ -125,7 +136,8 @@ def _add_headers(text: str, folder: Path, root: Path, files: Dict[str, str]) -> 
 def _language(text: str, lang: Optional[str]) -> str:
     if lang is not None:
         if not isinstance(lang, str) or lang.upper() not in _LANGUAGES:
-            raise InvalidArgumentError(f"lang={lang!r} is not supported; kernels are in CUDA (also CuPy, NVCUDA) or C")
+            raise InvalidArgumentError(f"lang={lang!r} is not supported; kernels are in CUDA (also PyCUDA, CuPy, "
+                                       "NVCUDA) or C")
         return _LANGUAGES[lang.upper()]
     if "__global__" in text:
         return CUDA
