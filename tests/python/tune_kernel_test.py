@@ -186,6 +186,11 @@ class Definitions(unittest.TestCase):
         buffer = made.arguments[1].buffer
         self.assertEqual((buffer.access, buffer.init, buffer.HasField("fill")),
                          (kernel_pb2.ACCESS_SCRATCH, kernel_pb2.INIT_ZERO, False))
+        through = "void put(float *p) { *p = 1; }\nvoid f(float *y, float *t) { put(t); y[0] = t[0]; }"
+        for code, other, access in ((through, numpy.zeros(2, "f4"), kernel_pb2.ACCESS_SCRATCH), (through, numpy.ones(2, "f4"), kernel_pb2.ACCESS_IN),
+                                    (through.replace("float *t)", "const float *t)"), numpy.zeros(2, "f4"), kernel_pb2.ACCESS_IN)):
+            found = submitted("f", code, 1, [numpy.zeros(2, "f4"), other], {"n": [1]}, answer=[numpy.ones(2), None]).definition
+            self.assertEqual(found.arguments[1].buffer.access, access)
         buffer = _definition.of_one_config(made, {"n": 1}).arguments[1].buffer
         self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_INOUT, kernel_pb2.INIT_UNSPECIFIED))
 
@@ -270,7 +275,7 @@ class Options(unittest.TestCase):
                 ({"objectives": {"time": False, "x": True}}, "several objectives"), ({"objective": ["time", "x"]}, "several objectives"),
                 ({"objective": "energy"}, "neither time nor one of the metrics"), ({"objective": "x", "metrics": {"x": "time"}}, "say objective_higher_is_better"),
                 ({"objective": "GFLOP/s", "metrics": {"GFLOP/s": "1"}, "strategy": "bayes_opt"}, "shortest time"), ({"metrics": [1]}, "metrics is a dict"),
-                ({"metrics": {"x": 1}}, r"metrics\['x'\] is a int"), ({"device": 3}, "device=3: the daemon has 0 GPUs"), ({"lang": "OpenCL"}, "lang='OpenCL'"),
+                ({"metrics": {"t": "time"}}, r"metrics\['t'\] has the name of a parameter"), ({"metrics": {"x": 1}}, r"metrics\['x'\] is a int"), ({"device": 3}, "device=3: the daemon has 0 GPUs"), ({"lang": "OpenCL"}, "lang='OpenCL'"),
                 ({"atol": -1, "answer": [vectors()[0], None, None, None]}, "atol is -1"), ({"block_size_names": "x"}, "block_size_names is a list"),
                 ({"compiler_options": "-O3"}, "compiler_options is a list"),
                 ({"compiler_options": ["-O3", "-fopenmp"]}, "'-fopenmp' is not supported, because OpenMP's library is not linked")):

@@ -6,7 +6,7 @@ import ast
 import builtins
 import math
 import warnings
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._expressions import plain
@@ -147,7 +147,7 @@ def objective(name: Any, higher_is_better: Any, objectives: Any, metrics: Any, s
     return Objective(str(name), bool(higher_is_better))
 
 
-def metrics(given: Any, parameters: Iterable[str]) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
+def metrics(given: Any, parameters: Collection[str]) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
     """Names and functions of a result, to be called in order: each sees those before. What strings name is checked here,
     before a search."""
     if given is None:
@@ -157,6 +157,8 @@ def metrics(given: Any, parameters: Iterable[str]) -> List[Tuple[str, Callable[[
     made: List[Tuple[str, Callable[[Dict[str, Any]], Any]]] = []
     for name, item in given.items():
         what = f"metrics['{name}']"
+        if name in parameters:
+            raise InvalidArgumentError(f"{what} has the name of a parameter; give the metric another name")
         if isinstance(item, str):
             _check_names(item, what, [*parameters, *MEASURED, *(metric for metric, _ in made)])
         elif not callable(item):
