@@ -29,6 +29,12 @@ class Sources(unittest.TestCase):
         self.assertEqual(len(_source.parameters_of("k<float, 2>", "template <class T, int N> __global__ void k(T *x) { x[0] = N; }")), 1)
         self.assertTrue(_source.parameters_of("k", "__global__ void k(int *x) { atomicAdd(&x[1], 2); }")[0].is_written)
 
+    def test_of_several_definitions_the_one_with_as_many_parameters(self):
+        text = "#if A\nvoid f(int *x, int n) { x[0] = 1; }\n#else\nvoid f(int *y) { y[0] = 1; }\n#endif\n"
+        for count, name in ((1, "y"), (2, "x"), (3, "x"), (None, "x")):
+            self.assertEqual(_source.parameters_of("f", text, count)[0].name, name)
+        self.assertEqual(_source.read("f", text, None, 1).parameters[0].name, "y")
+
     def test_c_gets_the_linkage_of_c(self):
         text = "#include <cmath>\nvoid f(float *x) { x[0] = 1; }\n"
         source = _source.read("f", text, None)

@@ -284,6 +284,8 @@ class Options(unittest.TestCase):
         for name, reason in (("time", "names something else"), ("grid_size_x", "names something else"), ("nvml_gr_clock", "no config sets clocks")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"^tune_params: '{name}' .*{reason}"):
                 tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": [32], name: [1]}, client=FakeClient())
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "^tune_params: block_size_x has strings, and it is the size of a block"):
+            tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": ["32"]}, client=FakeClient())
         with self.assertRaises(TypeError):
             self.run_with(no_such_option=1)
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "smem_args is shared memory, which C"):

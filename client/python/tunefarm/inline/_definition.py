@@ -41,6 +41,9 @@ class Launch:
         self._is_launched = language == CUDA
         self._space, self._domains, self._integers = space, space.domains, space.integers
         self.names = _block_names(block_size_names, space.domains)
+        for name in self.names:
+            if self._is_launched and isinstance(space.domains.get(name, [1])[0], str):
+                raise InvalidArgumentError(f"tune_params: {name} has strings, and it is the size of a block; give numbers")
         sizes = [name if name in space.domains else str(_THREADS_X if axis == 0 else 1)
                  for axis, name in enumerate(self.names)]
         self.block = [size if size.isdigit() or size in self._integers else f"int({size})" for size in sizes]

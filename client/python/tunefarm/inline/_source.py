@@ -54,8 +54,8 @@ class Source(NamedTuple):
     parameters: Optional[List[Parameter]]  # of the kernel; None where its definition was not found
 
 
-def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
-    """`kernel_source` is code, a file's name, or a list of files whose first one is compiled."""
+def read(kernel_name: Any, kernel_source: Any, lang: Optional[str], count: Optional[int] = None) -> Source:
+    """`kernel_source` is code, a file's name, or a list of files whose first one is compiled. `count`: of arguments."""
     if not isinstance(kernel_name, str) or not kernel_name.strip():
         raise InvalidArgumentError("kernel_name is the name of a function in the source")
     if callable(kernel_source):
@@ -87,7 +87,7 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
     if language == HOST and "<<<" in _blanked(text) and "__CUDACC__" not in text:
         raise InvalidArgumentError("kernel_source launches CUDA kernels, and lang='C' is C++ for the CPU: functions of the "
                                    "host around kernels are not supported; tune the kernel itself, with lang='CUDA'")
-    parameters = parameters_of(kernel_name, text)
+    parameters = parameters_of(kernel_name, text, count)
     compiled = _for_cuda(text) if language == CUDA else _for_host(kernel_name, text)
     if language == CUDA:
         has_cub = any(_ALL_OF_CUB.search(content) for content in (text, *files.values()))
@@ -149,17 +149,19 @@ def _language(text: str, lang: Optional[str]) -> str:
 # ---- Parameters ----
 
 
-def parameters_of(kernel_name: str, text: str) -> Optional[List[Parameter]]:
-    """Of the definition of the function: a name, parentheses and a body."""
+def parameters_of(kernel_name: str, text: str, count: Optional[int] = None) -> Optional[List[Parameter]]:
+    """Of the definition of the function: a name, parentheses and a body. Of several, as in #if and #else, the first with
+    `count` parameters, else the first."""
     plain = _blanked(text)
+    found = []
     for match in _named(kernel_name, plain):
         end = _closing(plain, match.end() - 1)
         if _is_definition(plain, end):
             body_begin = plain.index("{", end)
             body = plain[body_begin:_closing(plain, body_begin) + 1]
             parts = _split(plain[match.end():end])
-            return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
-    return None
+            found.append([_parameter(part, body) for part in parts if part.strip() not in ("", "void")])
+    return next((parameters for parameters in found if len(parameters) == count), found[0] if found else None)
 
 
 def _blanked(text: str) -> str:

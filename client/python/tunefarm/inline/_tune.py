@@ -156,7 +156,7 @@ class _Prepared(NamedTuple):
 def _prepared(kernel_name: str, kernel_source: Any, lang: Optional[str], problem_size: Any, grid_div: Sequence[Any],
               arguments: Any, answer: Any, verify: Any, space: Space, block_size_names: Any, smem_args: Any, cmem_args: Any,
               compiler: Optional[str]) -> _Prepared:
-    source = _source.read(kernel_name, kernel_source, lang)
+    source = _source.read(kernel_name, kernel_source, lang, len(arguments) if isinstance(arguments, (list, tuple)) else None)
     if compiler not in ((None, "nvcc") if source.language == CUDA else (None, "g++", "gcc")):
         raise InvalidArgumentError(f"compiler={compiler!r} is not supported: the daemon's configuration says which compiler "
                                    "it uses")
