@@ -35,6 +35,10 @@ class Sources(unittest.TestCase):
             self.assertEqual(_source.parameters_of("f", text, count)[0].name, name)
         self.assertEqual(_source.read("f", text, None, 1).parameters[0].name, "y")
 
+    def test_parameters_in_a_macro_are_unknown(self):
+        self.assertIsNone(_source.parameters_of("f", "#define ARGUMENTS float *x, int n\nvoid f(ARGUMENTS) { x[0] = n; }"))
+        self.assertEqual(len(_source.parameters_of("f", "#define real float\nvoid f(real *x, real y, int) { x[0] = y; }")), 3)
+
     def test_c_gets_the_linkage_of_c(self):
         text = "#include <cmath>\nvoid f(float *x) { x[0] = 1; }\n"
         source = _source.read("f", text, None)

@@ -160,6 +160,9 @@ def parameters_of(kernel_name: str, text: str, count: Optional[int] = None) -> O
             body_begin = plain.index("{", end)
             body = plain[body_begin:_closing(plain, body_begin) + 1]
             parts = _split(plain[match.end():end])
+            if any(re.search(rf"^[ \t]*#[ \t]*define[ \t]+{re.escape(part.strip())}\b", plain, re.MULTILINE)
+                   for part in parts if part.strip().isidentifier()):
+                return None  # a macro stands for any number of them
             found.append([_parameter(part, body) for part in parts if part.strip() not in ("", "void")])
     return next((parameters for parameters in found if len(parameters) == count), found[0] if found else None)
 
