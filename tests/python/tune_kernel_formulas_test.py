@@ -30,7 +30,7 @@ class Formulas(unittest.TestCase):
     def test_functions_are_traced(self):
         for function, text in (
                 (lambda p: p["a"] * p["b"], "a * b"), (lambda p: numpy.int32(3) * p["a"], "3 * a"),
-                (lambda p: p["b"] / p["a"], "b / a"), (lambda p: 5, "5"), (lambda p: -p["a"] + abs(p["f"]), "-a + abs(f)"),
+                (lambda p: p["b"] / p["a"], "b / a"), (lambda p: 5, "5"), (lambda p: numpy.ceil(4.5), "5.0"), (lambda p: -p["a"] + abs(p["f"]), "-a + abs(f)"),
                 (lambda p: 32 if p["a"] > 2 else p["b"], "32 if a > 2 else b"), (lambda p: math.ceil(p["b"] / 3), "int(-(-(b / 3) // 1))"),
                 (lambda p: max(p["a"], p["b"]), "b if b > a else a")):
             self.assertEqual(self.text(function), text)
@@ -108,10 +108,12 @@ class Spaces(unittest.TestCase):
         self.assertEqual(_space.Space({"x": [1, 2]}, lambda p: p["x"] > 1).first(), {"x": 2})
 
     def test_values_have_one_type(self):
-        space = _space.Space({"i": numpy.arange(3), "f": [0, 0.5], "b": [True, False], "m": [True, 2], "r": range(2), "s": ["a"]}, None)
-        self.assertEqual(space.domains, {"i": [0, 1, 2], "f": [0.0, 0.5], "b": [True, False], "m": [1, 2], "r": [0, 1], "s": ["a"]})
+        space = _space.Space({"i": numpy.arange(3), "f": [0, 0.5], "b": [True, False], "m": [True, 2], "r": range(2), "s": ["a"],
+                              "d": numpy.linspace(0, 1, 3), "t": numpy.array(["x", "y"])}, None)
+        self.assertEqual(space.domains, {"i": [0, 1, 2], "f": [0.0, 0.5], "b": [True, False], "m": [1, 2], "r": [0, 1], "s": ["a"],
+                                         "d": [0.0, 0.5, 1.0], "t": ["x", "y"]})
         self.assertEqual({name: type(values[0]) for name, values in space.domains.items()},
-                         {"i": int, "f": float, "b": bool, "m": int, "r": int, "s": str})
+                         {"i": int, "f": float, "b": bool, "m": int, "r": int, "s": str, "d": float, "t": str})
 
     def test_large_spaces_need_no_listing(self):
         space = _space.Space({f"p{number}": list(range(64)) for number in range(10)}, ["p0 == 63", "p9 * p8 == 62 * 63"])

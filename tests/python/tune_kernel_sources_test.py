@@ -29,6 +29,16 @@ class Sources(unittest.TestCase):
         self.assertEqual(len(_source.parameters_of("k<float, 2>", "template <class T, int N> __global__ void k(T *x) { x[0] = N; }")), 1)
         self.assertTrue(_source.parameters_of("k", "__global__ void k(int *x) { atomicAdd(&x[1], 2); }")[0].is_written)
 
+    def test_of_several_definitions_the_one_with_as_many_parameters(self):
+        text = "#if A\nvoid f(int *x, int n) { x[0] = 1; }\n#else\nvoid f(int *y) { y[0] = 1; }\n#endif\n"
+        for count, name in ((1, "y"), (2, "x"), (3, "x"), (None, "x")):
+            self.assertEqual(_source.parameters_of("f", text, count)[0].name, name)
+        self.assertEqual(_source.read("f", text, None, 1).parameters[0].name, "y")
+
+    def test_parameters_in_a_macro_are_unknown(self):
+        self.assertIsNone(_source.parameters_of("f", "#define ARGUMENTS float *x, int n\nvoid f(ARGUMENTS) { x[0] = n; }"))
+        self.assertEqual(len(_source.parameters_of("f", "#define real float\nvoid f(real *x, real y, int) { x[0] = y; }")), 3)
+
     def test_c_gets_the_linkage_of_c(self):
         text = "#include <cmath>\nvoid f(float *x) { x[0] = 1; }\n"
         source = _source.read("f", text, None)
@@ -47,6 +57,22 @@ class Sources(unittest.TestCase):
     def test_openmp_may_be_optional(self):
         text = "#ifdef _OPENMP\n#include <omp.h>\n#endif\nvoid f(float *x) { x[0] = 1; }\n"
         self.assertEqual(_source.read("f", text, "C").language, "HOST_CXX")
+
+    def test_functions_that_launch_kernels(self):
+        text = "__global__ void k(float *x) {}\nvoid f(float *x) { k<<<1, n>>>(x); }\n"
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "launches CUDA kernels, and lang='C' is C.. for the CPU"):
+            _source.read("f", text, "C")
+        for other in (f"#ifdef __CUDACC__\n{text}#endif\nvoid f(float *x) {{}}", "void f(float *x) {}  // k<<<1, 2>>>"):
+            self.assertEqual(_source.read("f", other, "C").language, "HOST_CXX")
+        self.assertEqual(_source.read("k", text, "PyCUDA").language, "CUDA")
+
+    def test_all_of_cub_is_what_kernels_use_of_it(self):
+        text = "#include <cub/cub.cuh>\n__global__ void f(float *x) { x[0] = 1; }\n"
+        source = _source.read("f", text, None)
+        self.assertEqual((list(source.files), source.files["kernel.cu"]), (["kernel.cu", "cub/cub.cuh"], text))
+        for part in ("block/block_reduce", "block/block_scan", "warp/warp_reduce"):
+            self.assertIn(f"#include <cub/{part}.cuh>\n", source.files["cub/cub.cuh"])
+        self.assertEqual(len(_source.read("f", text.replace("cub/cub", "cub/block/block_reduce"), None).files), 1)
 
     def test_unroll_factors_are_constants(self):
         loop = "#pragma unroll loop_unroll_factor_1\nfor (;;) x[0]++;\n}\n"

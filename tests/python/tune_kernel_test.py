@@ -159,6 +159,13 @@ class Definitions(unittest.TestCase):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"t": [1]}, defines=defines, client=FakeClient())
 
+    def test_template_arguments_that_are_no_macros(self):
+        code = "template <typename T, int block_size_x> " + VECTOR_ADD.strip()
+        made = submitted("vector_add<T, 2 * block_size_x>", code, 1000, vectors(), {"block_size_x": [32], "T": ["float"]}, defines={"T": "T"}).definition
+        self.assertEqual([(item.name, item.expression) for item in made.derived], [("tunefarm_block_size_x", "block_size_x")])
+        self.assertEqual(made.launches[0].kernel.entry, "vector_add<T, 2 * tunefarm_block_size_x>")
+        self.assertEqual(made.reference.steps[0].kernel.entry, made.launches[0].kernel.entry)
+
     def test_names(self):
         for name, shown in (("vector_add", "vector_add"), ("MatMul<float, 2>", "matmul"), ("ns::K", "ns_k"), ("_f", "f"), ("2x", "kernel_2x")):
             self.assertEqual(_definition.display_name(name), shown)
@@ -179,6 +186,11 @@ class Definitions(unittest.TestCase):
         buffer = made.arguments[1].buffer
         self.assertEqual((buffer.access, buffer.init, buffer.HasField("fill")),
                          (kernel_pb2.ACCESS_SCRATCH, kernel_pb2.INIT_ZERO, False))
+        through = "void put(float *p) { *p = 1; }\nvoid f(float *y, float *t) { put(t); y[0] = t[0]; }"
+        for code, other, access in ((through, numpy.zeros(2, "f4"), kernel_pb2.ACCESS_SCRATCH), (through, numpy.ones(2, "f4"), kernel_pb2.ACCESS_IN),
+                                    (through.replace("float *t)", "const float *t)"), numpy.zeros(2, "f4"), kernel_pb2.ACCESS_IN)):
+            found = submitted("f", code, 1, [numpy.zeros(2, "f4"), other], {"n": [1]}, answer=[numpy.ones(2), None]).definition
+            self.assertEqual(found.arguments[1].buffer.access, access)
         buffer = _definition.of_one_config(made, {"n": 1}).arguments[1].buffer
         self.assertEqual((buffer.access, buffer.init), (kernel_pb2.ACCESS_INOUT, kernel_pb2.INIT_UNSPECIFIED))
 
@@ -239,10 +251,23 @@ class Options(unittest.TestCase):
         self.assertFalse(made["measure"]["no_reuse"] or made["no_memory"] or made["retry_poisoned"])
         self.assertEqual(self.run_with(measure={"finalists": 2})["measure"]["finalists"], 2)
 
+    def test_an_objective_in_a_list(self):
+        for options, expected in (({"objective": ["time"]}, ("time", False)), ({"objective": ["m"], "objective_higher_is_better": [True]}, ("m", True)),
+                                  ({"objectives": {"m": False}}, ("m", False))):
+            made = _options.objective(options.get("objective"), options.get("objective_higher_is_better"), options.get("objectives"), {"m": "time"}, "exhaustive")
+            self.assertEqual(made, expected)
+
+    def test_kernels_for_the_cpu_need_no_problem_size(self):
+        code, arguments = "void f(float *x) { x[0] = k; }", [numpy.zeros(1, "f4")]
+        for compiler in ("g++", "gcc"):
+            self.assertEqual(len(submitted("f", code, 0, arguments, {"k": [1]}, compiler=compiler).definition.launches[0].kernel.grid), 0)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "problem_size is 0"):
+            tunefarm.tune_kernel("vector_add", VECTOR_ADD, 0, vectors(), {"block_size_x": [32]}, client=FakeClient())
+
     def test_what_is_not_supported_is_refused_by_name(self):
         for options, reason in (
-                ({"texmem_args": {"t": 1}}, "texmem_args=.* is not supported"), ({"simulation_mode": True}, "simulation_mode=True is not supported"),
-                ({"observers": [1]}, "observers=.* is not supported"), ({"log": 10}, "log=10 is not supported"), ({"platform": 1}, "platform=1"),
+                ({"texmem_args": {"t": 1}}, "^texmem_args is not supported"), ({"simulation_mode": True}, "simulation_mode=True is not supported"),
+                ({"observers": [1]}, "^observers is not supported"), ({"log": 10}, "log=10 is not supported"), ({"platform": 1}, "platform=1"),
                 ({"parallel": 4}, "parallel=4 is not supported"), ({"compiler": "clang"}, "compiler='clang' is not supported"),
                 ({"strategy": "annealing"}, "strategy='annealing' is not supported; write one of brute_force, "), ({"strategy": object()}, "strategy=.* is not supported"),
                 ({"strategy": "mls", "strategy_options": {"neighbor": "Hamming"}}, "neighbor of mls is not supported; there are max_fevals, time_limit"),
@@ -250,11 +275,17 @@ class Options(unittest.TestCase):
                 ({"objectives": {"time": False, "x": True}}, "several objectives"), ({"objective": ["time", "x"]}, "several objectives"),
                 ({"objective": "energy"}, "neither time nor one of the metrics"), ({"objective": "x", "metrics": {"x": "time"}}, "say objective_higher_is_better"),
                 ({"objective": "GFLOP/s", "metrics": {"GFLOP/s": "1"}, "strategy": "bayes_opt"}, "shortest time"), ({"metrics": [1]}, "metrics is a dict"),
-                ({"metrics": {"x": 1}}, r"metrics\['x'\] is a int"), ({"device": 3}, "device=3: the daemon has 0 GPUs"), ({"lang": "OpenCL"}, "lang='OpenCL'"),
+                ({"metrics": {"t": "time"}}, r"metrics\['t'\] has the name of a parameter"), ({"metrics": {"x": 1}}, r"metrics\['x'\] is a int"), ({"device": 3}, "device=3: the daemon has 0 GPUs"), ({"lang": "OpenCL"}, "lang='OpenCL'"),
                 ({"atol": -1, "answer": [vectors()[0], None, None, None]}, "atol is -1"), ({"block_size_names": "x"}, "block_size_names is a list"),
-                ({"compiler_options": "-O3"}, "compiler_options is a list")):
+                ({"compiler_options": "-O3"}, "compiler_options is a list"),
+                ({"compiler_options": ["-O3", "-fopenmp"]}, "'-fopenmp' is not supported, because OpenMP's library is not linked")):
             with self.subTest(str(options)), self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 self.run_with(**options)
+        for name, reason in (("time", "names something else"), ("grid_size_x", "names something else"), ("nvml_gr_clock", "no config sets clocks")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"^tune_params: '{name}' .*{reason}"):
+                tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": [32], name: [1]}, client=FakeClient())
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "^tune_params: block_size_x has strings, and it is the size of a block"):
+            tunefarm.tune_kernel("vector_add", VECTOR_ADD, 1000, vectors(), {"block_size_x": ["32"]}, client=FakeClient())
         with self.assertRaises(TypeError):
             self.run_with(no_such_option=1)
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "smem_args is shared memory, which C"):
@@ -292,6 +323,14 @@ class Results(unittest.TestCase):
                 _options.metrics({"a": "x", "m": text}, ["x"])
         (_, metric), = _options.metrics({"m": "max(math.log2(x), sum(i for i in [x])) + time"}, ["x"])
         self.assertEqual(metric({"x": 4, "time": 1.5}), 5.5)
+
+    def test_functions_of_metrics_are_checked_before_the_search(self):
+        made = _options.metrics({"a": lambda p: 1 / (p["x"] - 1), "b": lambda p: p["a"] + p.get("times", 0), "m": lambda p: max(p["times"])}, ["x"])
+        _options.check_metrics(made[:2], {"x": 1})  # it may be right for other configs
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"metrics\['m'\] reads 'times', which results do not have; there are x, time, .*, a, b$"):
+            _options.check_metrics(made, {"x": 1})
+        own = _options.metrics({"m": lambda p: {"u": 1}[p["s"]]}, ["s"])
+        _options.check_metrics(own, {"s": "t"})  # what it does not find is not in the result
 
     def test_scalars_of_numpy_become_those_of_python(self):
         ((_, metric),) = _options.metrics({"m": lambda p: numpy.float32(p["time"])}, [])

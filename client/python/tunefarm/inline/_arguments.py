@@ -69,9 +69,10 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
             if answers[index] is not None:
                 access, expected = INOUT, expected_of(answers[index], array, data_type, f"answer[{index}]")
             elif not is_const:
-                # What is written and has no answer is not compared.
-                access = SCRATCH if parameter is not None and parameter.is_written else IN
-                if access == SCRATCH and array.view("u1").any():
+                # What is written and has no answer is not compared. The function's text does not show what others write for
+                # it, so that this holds for all that may be written and begins with zeros.
+                access = IN if array.view("u1").any() else SCRATCH
+                if access == IN and parameter is not None and parameter.is_written:
                     raise InvalidArgumentError(
                         f"{what} ('{names[index]}') is written by the kernel, begins with other values than zeros, and has "
                         "no answer; give an answer for it or a function as verify, or declare the parameter const")

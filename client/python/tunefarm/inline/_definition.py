@@ -33,12 +33,17 @@ _DEFINE = re.compile(r"[!%&()*+,\-./0-9:<=>?A-Z\[\]^_a-z{}~]*")
 
 
 class Launch:
-    """How a CUDA kernel is launched: blocks and threads as expressions of the parameters."""
+    """How a CUDA kernel is launched: blocks and threads as expressions of the parameters. For the CPU they are macros
+    alone, so that a problem may have no size."""
 
     def __init__(self, problem_size: Any, grid_div: Sequence[Any], block_size_names: Optional[Sequence[str]],
-                 smem_args: Any, space: Space) -> None:
+                 smem_args: Any, space: Space, language: str = CUDA) -> None:
+        self._is_launched = language == CUDA
         self._space, self._domains, self._integers = space, space.domains, space.integers
         self.names = _block_names(block_size_names, space.domains)
+        for name in self.names:
+            if self._is_launched and isinstance(space.domains.get(name, [1])[0], str):
+                raise InvalidArgumentError(f"tune_params: {name} has strings, and it is the size of a block; give numbers")
         sizes = [name if name in space.domains else str(_THREADS_X if axis == 0 else 1)
                  for axis, name in enumerate(self.names)]
         self.block = [size if size.isdigit() or size in self._integers else f"int({size})" for size in sizes]
@@ -51,7 +56,8 @@ class Launch:
     def _blocks(self, size: Formula, divisor: Any, axis: int) -> str:
         what = f"grid_div_{'xyz'[axis]}"
         total, by = _integer(size, self._space), None
-        _check_positive(total, size.what)
+        if self._is_launched:
+            _check_positive(total, size.what)
         for part in self._divisors(divisor, self.names[axis], what):
             _check_positive(part, what)
             by = part if by is None else binary(by, ast.Mult(), part)
@@ -200,6 +206,7 @@ def build(kernel_name: str, source: Source, arguments: Sequence[Argument], const
         for parameter in kernel.parameters:
             parameter.bind = kernel_pb2.BIND_RUN
     _add_macros(kernel, source, launch, space, defines)
+    _name_by_macros(kernel)
     for constant in constants:
         symbol = kernel.arguments.add(name=constant.name).constant_symbol
         symbol.symbol, symbol.data_type = constant.given, _type(constant)
@@ -227,6 +234,9 @@ def _options(given: Optional[Sequence[str]]) -> List[str]:
         return []
     if isinstance(given, str):
         raise InvalidArgumentError("compiler_options is a list of options")
+    for option in given:
+        if str(option).startswith("-fopenmp"):
+            raise InvalidArgumentError(f"compiler_options: '{option}' is not supported, because OpenMP's library is not linked")
     return [str(option) for option in given]
 
 
@@ -272,6 +282,20 @@ def _add_macros(kernel: Any, source: Source, launch: Launch, space: Space, defin
         except Untranslatable:
             raise InvalidArgumentError(f"{what} is no formula that the daemon can evaluate, and has too many values for a "
                                        f"table of {TEXT_BYTES_MAX} characters") from None
+
+
+def _name_by_macros(kernel: Any) -> None:
+    """The kernel's template arguments may be parameters that are no macros: they are macros with names of their own there,
+    because the source may declare the parameters' names itself."""
+    step = kernel.launches[0].kernel
+    base, bracket, template_arguments = step.entry.partition("<")
+    for parameter in kernel.parameters:
+        word = rf"\b{re.escape(parameter.name)}\b"
+        if parameter.bind == kernel_pb2.BIND_RUN and re.search(word, template_arguments):
+            macro = f"tunefarm_{parameter.name}"
+            kernel.derived.add(name=macro, expression=parameter.name, bind=kernel_pb2.BIND_COMPILE)
+            template_arguments = re.sub(word, macro, template_arguments)
+    step.entry = base + bracket + template_arguments
 
 
 def _add_argument(kernel: Any, argument: Argument, upload: Upload) -> None:

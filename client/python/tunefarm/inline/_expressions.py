@@ -125,7 +125,7 @@ class Formula:
 
 def plain(value: Any, what: str) -> Any:
     """A bool, int, float or str, of NumPy's scalars too."""
-    if hasattr(value, "item") and not isinstance(value, (bool, int, float, str)) and getattr(value, "ndim", 0) == 0:
+    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # numpy.float64 is a float, and has another repr
         value = value.item()
     if not isinstance(value, (bool, int, float, str)):
         raise InvalidArgumentError(f"{what} is a {type(value).__name__}; give an int, a float, a bool or a string")

@@ -6,13 +6,15 @@ import ast
 import builtins
 import math
 import warnings
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._expressions import plain
 from tunefarm.inline._space import Space
 
 MEASURED = ("time", "compile_time", "benchmark_time")  # in each result, in ms
+# Of results, and of macros that sources get besides parameters.
+_NOT_OF_PARAMETERS = (*MEASURED, "verified", "grid_size_x", "grid_size_y", "grid_size_z")
 _SAMPLES_MAX = 4096
 _TRIALS = 100  # of a search that no option ends
 _RANDOM_FRACTION = 0.1  # of the space
@@ -42,7 +44,19 @@ def refuse(given: Mapping[str, Any]) -> None:
     """What is not supported must have its default."""
     for name, value in given.items():
         if value:
-            raise InvalidArgumentError(f"{name}={value!r} is not supported: {_REFUSED[name]}")
+            shown = f"={value!r}" if isinstance(value, (bool, int, float, str)) else ""  # arrays take many lines
+            raise InvalidArgumentError(f"{name}{shown} is not supported: {_REFUSED[name]}")
+
+
+def check_parameters(names: Iterable[str]) -> None:
+    """Names that a result has for something else, or that stand for what the daemon does not do."""
+    for name in names:
+        if name in _NOT_OF_PARAMETERS:
+            raise InvalidArgumentError(f"tune_params: '{name}' names something else in results or sources; give the "
+                                       "parameter another name")
+        if name.startswith("nvml_"):
+            raise InvalidArgumentError(f"tune_params: '{name}' is not supported: no config sets clocks or power limits of "
+                                       "the GPU")
 
 
 class Search(NamedTuple):
@@ -114,6 +128,10 @@ def objective(name: Any, higher_is_better: Any, objectives: Any, metrics: Any, s
         if not isinstance(objectives, Mapping) or len(objectives) != 1:
             raise InvalidArgumentError("objectives: several objectives are not supported; give one as objective")
         (name, higher_is_better), = objectives.items()
+    if isinstance(name, (list, tuple)) and len(name) == 1:
+        name = name[0]
+        if isinstance(higher_is_better, (list, tuple)) and len(higher_is_better) == 1:
+            higher_is_better = higher_is_better[0]
     if isinstance(name, (list, tuple)):
         raise InvalidArgumentError("objective: several objectives are not supported; give one name")
     name = "time" if name is None else name
@@ -129,7 +147,7 @@ def objective(name: Any, higher_is_better: Any, objectives: Any, metrics: Any, s
     return Objective(str(name), bool(higher_is_better))
 
 
-def metrics(given: Any, parameters: Iterable[str]) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
+def metrics(given: Any, parameters: Collection[str]) -> List[Tuple[str, Callable[[Dict[str, Any]], Any]]]:
     """Names and functions of a result, to be called in order: each sees those before. What strings name is checked here,
     before a search."""
     if given is None:
@@ -139,12 +157,40 @@ def metrics(given: Any, parameters: Iterable[str]) -> List[Tuple[str, Callable[[
     made: List[Tuple[str, Callable[[Dict[str, Any]], Any]]] = []
     for name, item in given.items():
         what = f"metrics['{name}']"
+        if name in parameters:
+            raise InvalidArgumentError(f"{what} has the name of a parameter; give the metric another name")
         if isinstance(item, str):
             _check_names(item, what, [*parameters, *MEASURED, *(metric for metric, _ in made)])
         elif not callable(item):
             raise InvalidArgumentError(f"{what} is a {type(item).__name__}; give a function or a string")
         made.append((name, _metric(item, what)))
     return made
+
+
+class _Result(Dict[str, Any]):
+    """A result that remembers what it was asked for and does not have."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.missing: List[Any] = []
+
+    def __missing__(self, key: Any) -> Any:
+        self.missing.append(key)
+        raise KeyError(key)
+
+
+def check_metrics(made: Sequence[Tuple[str, Callable[[Dict[str, Any]], Any]]], config: Mapping[str, Any]) -> None:
+    """Before a search: functions may read what results have. They are called for a result that was not measured, so that
+    no other failure counts."""
+    result = _Result({**config, **dict.fromkeys(MEASURED, 1.0)})
+    for name, metric in made:
+        try:
+            result[name] = metric(result)
+        except InvalidArgumentError:
+            if result.missing:
+                raise InvalidArgumentError(f"metrics['{name}'] reads {result.missing[0]!r}, which results do not have; there "
+                                           f"are {', '.join(result)}") from None
+            result[name] = 1.0
 
 
 def _metric(given: Any, what: str) -> Callable[[Dict[str, Any]], Any]:

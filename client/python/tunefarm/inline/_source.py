@@ -14,7 +14,7 @@ CUDA, HOST = "CUDA", "HOST_CXX"
 
 _SOURCE_BYTES_MAX = 4 << 20
 _SOURCES_MAX = 64
-_LANGUAGES = {"CUDA": CUDA, "CUPY": CUDA, "NVCUDA": CUDA, "C": HOST, "C++": HOST}
+_LANGUAGES = {"CUDA": CUDA, "PYCUDA": CUDA, "CUPY": CUDA, "NVCUDA": CUDA, "C": HOST, "C++": HOST}
 _SUFFIX = re.compile(r"\.\w{1,5}$")
 _COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*("([^"\n]+)"|<[^>\n]+>)[^\n]*$', re.MULTILINE)
@@ -28,6 +28,11 @@ _FIXED_WIDTH = re.compile(r"u?int(8|16|32|64)_t")
 _BEFORE_DECLARATION = re.compile(r"^[ \t]*#(?:[^\\\n]|\\\r?[\s\S])*|[;{}]", re.MULTILINE)
 _CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(if|endif)[^\n]*$", re.MULTILINE)  # if, ifdef, ifndef
 _UNROLL = re.compile(r"^([ \t]*#[ \t]*pragma[ \t]+unroll[ \t]+)(\w*loop_unroll_factor\w*)[ \t\r]*$", re.MULTILINE)
+# The device compiler takes no host functions, which this header has besides what kernels use.
+_ALL_OF_CUB = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cub/cub\.cuh[>\"]", re.MULTILINE)
+_CUB_OF_DEVICES = "".join(f"#include <cub/{level}/{level}_{part}.cuh>\n" for level, parts in (
+    ("block", "adjacent_difference discontinuity exchange histogram load merge_sort radix_sort reduce scan shuffle store"),
+    ("warp", "exchange load merge_sort reduce scan store")) for part in parts.split())
 _OPENMP = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<omp\.h>", re.MULTILINE)
 
 
@@ -49,8 +54,8 @@ class Source(NamedTuple):
     parameters: Optional[List[Parameter]]  # of the kernel; None where its definition was not found
 
 
-def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
-    """`kernel_source` is code, a file's name, or a list of files whose first one is compiled."""
+def read(kernel_name: Any, kernel_source: Any, lang: Optional[str], count: Optional[int] = None) -> Source:
+    """`kernel_source` is code, a file's name, or a list of files whose first one is compiled. `count`: of arguments."""
     if not isinstance(kernel_name, str) or not kernel_name.strip():
         raise InvalidArgumentError("kernel_name is the name of a function in the source")
     if callable(kernel_source):
@@ -79,10 +84,16 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str]) -> Source:
     if language == HOST and _OPENMP.search(text) and "_OPENMP" not in text:
         raise InvalidArgumentError("kernel_source includes omp.h, and OpenMP is not supported: the library is not linked; "
                                    "leave it out, or write it between #ifdef _OPENMP and #endif")
-    parameters = parameters_of(kernel_name, text)
+    if language == HOST and "<<<" in _blanked(text) and "__CUDACC__" not in text:
+        raise InvalidArgumentError("kernel_source launches CUDA kernels, and lang='C' is C++ for the CPU: functions of the "
+                                   "host around kernels are not supported; tune the kernel itself, with lang='CUDA'")
+    parameters = parameters_of(kernel_name, text, count)
     compiled = _for_cuda(text) if language == CUDA else _for_host(kernel_name, text)
     if language == CUDA:
+        has_cub = any(_ALL_OF_CUB.search(content) for content in (text, *files.values()))
         files = {header: _for_cuda(content) for header, content in files.items()}
+        if has_cub:
+            files.setdefault("cub/cub.cuh", _CUB_OF_DEVICES)
     suffix = ".cu" if language == CUDA else ".cc"
     return Source(language, {re.sub(r"\W", "_", name) + suffix: compiled, **files}, text, parameters)
 
@@ -125,7 +136,8 @@ def _add_headers(text: str, folder: Path, root: Path, files: Dict[str, str]) -> 
 def _language(text: str, lang: Optional[str]) -> str:
     if lang is not None:
         if not isinstance(lang, str) or lang.upper() not in _LANGUAGES:
-            raise InvalidArgumentError(f"lang={lang!r} is not supported; kernels are in CUDA (also CuPy, NVCUDA) or C")
+            raise InvalidArgumentError(f"lang={lang!r} is not supported; kernels are in CUDA (also PyCUDA, CuPy, "
+                                       "NVCUDA) or C")
         return _LANGUAGES[lang.upper()]
     if "__global__" in text:
         return CUDA
@@ -137,17 +149,22 @@ def _language(text: str, lang: Optional[str]) -> str:
 # ---- Parameters ----
 
 
-def parameters_of(kernel_name: str, text: str) -> Optional[List[Parameter]]:
-    """Of the definition of the function: a name, parentheses and a body."""
+def parameters_of(kernel_name: str, text: str, count: Optional[int] = None) -> Optional[List[Parameter]]:
+    """Of the definition of the function: a name, parentheses and a body. Of several, as in #if and #else, the first with
+    `count` parameters, else the first."""
     plain = _blanked(text)
+    found = []
     for match in _named(kernel_name, plain):
         end = _closing(plain, match.end() - 1)
         if _is_definition(plain, end):
             body_begin = plain.index("{", end)
             body = plain[body_begin:_closing(plain, body_begin) + 1]
             parts = _split(plain[match.end():end])
-            return [_parameter(part, body) for part in parts if part.strip() not in ("", "void")]
-    return None
+            if any(re.search(rf"^[ \t]*#[ \t]*define[ \t]+{re.escape(part.strip())}\b", plain, re.MULTILINE)
+                   for part in parts if part.strip().isidentifier()):
+                return None  # a macro stands for any number of them
+            found.append([_parameter(part, body) for part in parts if part.strip() not in ("", "void")])
+    return next((parameters for parameters in found if len(parameters) == count), found[0] if found else None)
 
 
 def _blanked(text: str) -> str:

@@ -62,9 +62,11 @@ def tune_kernel(kernel_name: str, kernel_source: Any, problem_size: Any, argumen
     if verify is not None and not callable(verify):
         raise InvalidArgumentError("verify is a function of (answer, outputs, atol)")
     space = Space(tune_params, restrictions)
+    _options.check_parameters(space.domains)
     search = _options.search(strategy, strategy_options, space)
     goal = _options.objective(objective, objective_higher_is_better, objectives, metrics, search.strategy)
     computed = _options.metrics(metrics, space.domains)
+    _options.check_metrics(computed, {name: values[0] for name, values in space.domains.items()})
     knobs = _options.measure(iterations, cache, measure)
     made = _prepared(kernel_name, kernel_source, lang, problem_size, (grid_div_x, grid_div_y, grid_div_z), arguments,
                      answer, verify, space, block_size_names, smem_args, cmem_args, compiler)
@@ -154,14 +156,14 @@ class _Prepared(NamedTuple):
 def _prepared(kernel_name: str, kernel_source: Any, lang: Optional[str], problem_size: Any, grid_div: Sequence[Any],
               arguments: Any, answer: Any, verify: Any, space: Space, block_size_names: Any, smem_args: Any, cmem_args: Any,
               compiler: Optional[str]) -> _Prepared:
-    source = _source.read(kernel_name, kernel_source, lang)
-    if compiler not in (None, "nvcc" if source.language == CUDA else "g++"):
+    source = _source.read(kernel_name, kernel_source, lang, len(arguments) if isinstance(arguments, (list, tuple)) else None)
+    if compiler not in ((None, "nvcc") if source.language == CUDA else (None, "g++", "gcc")):
         raise InvalidArgumentError(f"compiler={compiler!r} is not supported: the daemon's configuration says which compiler "
                                    "it uses")
     if smem_args and source.language != CUDA:
         raise InvalidArgumentError("smem_args is shared memory, which C++ for the CPU does not have")
     taken = _arguments.read(arguments, answer, verify, source)
-    launch = _definition.Launch(problem_size, grid_div, block_size_names, smem_args, space)
+    launch = _definition.Launch(problem_size, grid_div, block_size_names, smem_args, space, source.language)
     return _Prepared(kernel_name, source, taken, _arguments.constants(cmem_args, source, taken), space, launch)
 
 
