@@ -15,9 +15,10 @@ namespace {
 constexpr size_t kTextBytesMax = 4096;
 
 absl::StatusOr<BestKey> KeyOf(const tunefarm::v1::BestConfigKey& key) {
-  if (key.program_digest().empty() || key.problem_key().empty() || key.device_class_id().empty()) {
-    return WithReason(InvalidArgument("the key of a best config needs a program_digest, a problem_key and a "
-                                      "device_class_id, as a listed best config has them"),
+  // The problem of a kernel without dims has an empty key.
+  if (key.program_digest().empty() || key.device_class_id().empty()) {
+    return WithReason(InvalidArgument("the key of a best config needs a program_digest, a device_class_id and, where "
+                                      "its kernel has dims, a problem_key, as a listed best config has them"),
                       "BEST_KEY_INVALID");
   }
   return BestKey{key.program_digest(), key.problem_key(), key.device_class_id()};

@@ -188,6 +188,8 @@ TEST_F(BestChangesTest, RefusalsNameWhatIsWrong) {
   auto nothing = Of<tunefarm::v1::UnpinBestConfigRequest>(best);
   nothing.mutable_key()->set_problem_key("N=7");
   EXPECT_EQ(ReasonOf(farm_.service().catalog_api().UnpinBestConfig(nothing).status()), "BEST_NOT_FOUND");
+  nothing.mutable_key()->clear_problem_key();  // as that of a kernel without dims, of which there is none
+  EXPECT_EQ(ReasonOf(farm_.service().catalog_api().UnpinBestConfig(nothing).status()), "BEST_NOT_FOUND");
   tunefarm::v1::ListBestConfigChangesRequest list;
   list.mutable_key()->set_problem_key("N=7");
   EXPECT_EQ(ReasonOf(farm_.service().catalog_api().ListBestConfigChanges(list).status()), "BEST_KEY_INVALID");

@@ -22,7 +22,7 @@ async function load(query: Query, signal: AbortSignal): Promise<{ best: BestConf
   do {
     const request = { kernel, programDigest: program, deviceClassId: deviceClass, pageSize: 1000, pageToken };
     const page = await call("tunefarm.v1.LookupService/ListBestConfigs", request, signal);
-    const best = page.bests?.find((each) => each.problem?.key === problem);
+    const best = page.bests?.find((each) => (each.problem?.key ?? "") === problem);
     if (best) return { best };
     pageToken = page.nextPageToken ?? "";
   } while (pageToken);
