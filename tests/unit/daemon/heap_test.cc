@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "server/daemon/process_stats.h"
+#include "server/sanitizers.h"
 
 namespace tunefarm {
 namespace {
 
 // What the sanitizers put in place of malloc has no trim.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TUNEFARM_ADDRESS_SANITIZER || TUNEFARM_THREAD_SANITIZER
 #define SKIP_WITHOUT_GLIBC_HEAP() GTEST_SKIP() << "a sanitizer's heap"
 #else
 #define SKIP_WITHOUT_GLIBC_HEAP()
