@@ -276,12 +276,14 @@ def leave_alone(report, page, minutes):
     print()
     report.line("heap after 10 s, garbage collected", heap / 1e6, 50, "MB")
     report.line("nodes of the document", nodes, 5000, "")
-    end = time.monotonic() + 60 * minutes
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, 60))
-    calls = page.run("bench.calls")
-    heap, nodes = page.collected()
-    report.line(f"heap after {minutes:g} minutes more, {sum(calls.values()) - before:,} calls", heap / 1e6, 50, "MB")
+    for quarter in range(1, 5):
+        end = time.monotonic() + 15 * minutes
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(left)
+        calls = page.run("bench.calls")
+        heap, nodes = page.collected()
+        made = sum(calls.values()) - before
+        report.line(f"heap {minutes * quarter / 4:g} minutes later, {made:,} calls", heap / 1e6, 50, "MB")
     report.line("nodes of the document", nodes, 5000, "")
     print("calls in all: " + ", ".join(f"{name} {count:,}" for name, count in sorted(calls.items())))
 
