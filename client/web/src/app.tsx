@@ -8,7 +8,7 @@ import "../views.css";
 import { type ApiError, asApiError, call, caller, isOutdated, secret } from "./api";
 import { duration, localTime } from "./format";
 import { useKey } from "./keys";
-import { freshness, isPaused } from "./poll";
+import { afterContent, freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
 import { announce, Announcer, Button, Empty, ErrorLine } from "./ui";
@@ -135,9 +135,11 @@ function App() {
   useEffect(() => {
     if (!key || isBuying) return;
     setLoginError(undefined);
-    call("tunefarm.v1.AccessService/GetCaller", {})
-      .then((response) => caller.set(response.caller))
-      .catch((caught: unknown) => setLoginError(asApiError(caught)));
+    return afterContent(() => {
+      call("tunefarm.v1.AccessService/GetCaller", {})
+        .then((response) => caller.set(response.caller))
+        .catch((caught: unknown) => setLoginError(asApiError(caught)));
+    });
   }, [key, isBuying]);
 
   const found = views

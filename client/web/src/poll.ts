@@ -34,6 +34,21 @@ function setPoll(id: object, state: Freshness | undefined): void {
   );
 }
 
+// Runs once, when all that is polled has answered or failed; at once where nothing is polled. Returns what takes it back.
+export function afterContent(run: () => void): () => void {
+  const isThere = () => [...polls.values()].every((each) => each.asOf > 0 || each.error);
+  if (isThere()) {
+    run();
+    return () => {};
+  }
+  const end = freshness.subscribe(() => {
+    if (!isThere()) return;
+    end();
+    run();
+  });
+  return end;
+}
+
 export interface Polled<T> {
   data: T | undefined; // the newest answer; that of an earlier key until the first of this key comes
   error: ApiError | undefined; // why the newest call failed
