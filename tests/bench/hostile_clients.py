@@ -5,6 +5,8 @@ daemon's memory.
   hostile_clients.py [--bin build/release/bin] [--seconds 20] [--trials 50] [--mib 1] [--expensive-spaces]
                      [--apart]
 
+The daemon has its default limits, and each client that is known has a certificate of its own.
+
 The job is the median of three, each of a problem of its own, so that none repeats the results of another. Five such jobs
 run before: a search learns from at most four earlier studies, so that all that are timed have as many to learn from.
 
@@ -98,16 +100,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as outer:
         ca = pathlib.Path(folder) / "ca"
         for arguments in (["init", ca], ["issue", ca, "--name", "control", "--host", "127.0.0.1"],
-                          ["issue", ca, "--name", "look", "--role", "lookup"],
-                          ["issue", ca, "--name", "alice", "--role", "submit,kernels"]):
+                          *(["issue", ca, "--name", f"look{i}", "--role", "lookup"] for i in range(10)),
+                          *(["issue", ca, "--name", f"submit{i}", "--role", "submit,kernels"] for i in range(10))):
             subprocess.run([options.bin / "tunefarm", "certs", *map(str, arguments)], check=True, capture_output=True)
         expensive = pathlib.Path(folder) / "expensive"
         expensive.mkdir()
         (expensive / "kernel.pbtxt").write_text(KERNEL)
         (expensive / "expensive.cc").write_text('extern "C" void expensive(int* out) { out[0] = 1; }\n')
         farm = outer.enter_context(Farm("--listen", "127.0.0.1:0", "--tls-certificate", ca / "control.pem", "--tls-key",
-                                        ca / "control.key", "--tls-client-ca", ca / "ca.pem", "--http-listen", "127.0.0.1:0",
-                                        "--calls-per-second", "0"))
+                                        ca / "control.key", "--tls-client-ca", ca / "ca.pem", "--http-listen", "127.0.0.1:0"))
         farm.start()
         farm.cli("tune", "noop_host", "--max-trials", "8", *QUICK)  # what is looked up
         for _ in range(5):
@@ -119,13 +120,14 @@ def main():
         measure(farm, "alone")
         with contextlib.ExitStack() as stack:
             peers = []
-            for kind in kinds:
-                name = {"explode": "alice", "watch": "look", "spaces": "alice"}.get(kind)
+            for number, kind in enumerate(kinds):
+                name = {"explode": f"submit{number}", "watch": f"look{number}", "spaces": f"submit{number}"}.get(kind)
                 identity = {"certificate": ca / f"{name}.pem", "key": ca / f"{name}.key"} if name else {}
                 environment = dict(os.environ)
                 if kind == "spaces":
                     environment.update(TUNEFARM_SERVER=address, TUNEFARM_TLS_CA=str(ca / "ca.pem"),
-                                       TUNEFARM_CLIENT_CERTIFICATE=str(ca / "alice.pem"), TUNEFARM_CLIENT_KEY=str(ca / "alice.key"))
+                                       TUNEFARM_CLIENT_CERTIFICATE=str(ca / f"{name}.pem"),
+                                       TUNEFARM_CLIENT_KEY=str(ca / f"{name}.key"))
                 peers.append(stack.enter_context(HostilePeer(
                     kind, environment, address=address, ca=ca / "ca.pem", http=pages, job="jobs/1", size=options.mib << 20,
                     cli=options.bin / "tunefarm", folder=expensive, processors=",".join(map(str, of_clients)), **identity)))
