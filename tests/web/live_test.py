@@ -1,5 +1,5 @@
 """The dashboard while things change: a best that falls, a job that is paused, resumed and cancelled, a daemon that is started
-again under the page, nine tabs."""
+again under the page, nine tabs, a page that is left open."""
 
 import re
 import signal
@@ -32,6 +32,27 @@ extern "C" void level(float* y, int n) {
   for (int i = 0; i < n; ++i) y[i] = i;
 }
 """
+# In the page before its own scripts: it asks again after 0.1 s, and each answer about a study is another one, as of a study
+# that grows.
+NEWS = """{
+const wait = window.setTimeout, ask = window.fetch;
+const answered = window.answered = {};
+let news = 0;
+window.setTimeout = (done, ms) => wait(done, Math.min(ms, 100));
+window.fetch = async (url, options) => {
+  const {knownRevision, ...request} = JSON.parse(options.body);
+  const response = await ask(url, {...options, body: JSON.stringify(request)});
+  const read = response.json.bind(response);
+  response.json = async () => {
+    const answer = await read();
+    if (answer.coverage) answer.coverage.revision = `news ${++news}`;
+    const name = url.split("/").pop();
+    answered[name] = (answered[name] ?? 0) + 1;
+    return answer;
+  };
+  return response;
+};
+}"""
 TIME = re.compile(r"([\d.]+) (ns|µs|ms) ±")
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6}
 
@@ -110,6 +131,37 @@ class Live(PageTest):
             browser.driver.switch_to.window(tab)
             browser.driver.close()
         browser.driver.switch_to.window(first)
+
+
+    def test_a_page_that_is_left_open_keeps_its_memory(self):
+        # A paused study is asked for as one that runs, and nothing of it changes but what NEWS says.
+        job = self.submit("matmul_host", "--strategy", "random")
+        self.addCleanup(self.farm.cli, "jobs", "cancel", job)
+        wait_until(lambda: len(self.farm.trials(job)) >= 20, "20 trials")
+        self.farm.cli("jobs", "pause", job)
+        wait_until(lambda: self.state(job) == "PAUSED", "the pause")
+        with Browser(logs=False) as browser:
+            cdp = browser.driver.execute_cdp_cmd
+            cdp("Page.addScriptToEvaluateOnNewDocument", {"source": NEWS})
+            browser.log_in(self.farm.login())
+            browser.view(f"#/jobs/{job}/studies/1")
+            browser.wait_for("table", re.compile("^Trials"))
+            polled = ("GetStudyChart", "AnalyzeStudy", "GetParameterGrid", "ListTrials")
+            answers = "return arguments[0].map(name => answered[name] ?? 0)"
+
+            def heap_after(polls):
+                """Bytes that the page needs once each of its calls was answered as many times again."""
+                goals = [count + polls for count in browser.driver.execute_script(answers, polled)]
+                wait_until(lambda: all(count >= goal for count, goal in
+                                       zip(browser.driver.execute_script(answers, polled), goals)), f"{polls} polls")
+                cdp("HeapProfiler.collectGarbage", {})
+                cdp("HeapProfiler.collectGarbage", {})
+                return cdp("Runtime.getHeapUsage", {})["usedSize"]
+
+            before = heap_after(50)  # what is compiled and cached once is there
+            growth = heap_after(200) - before
+        # The elements and answers of one poll take about 270 kB; compiled code that still comes, a few kB a poll.
+        self.assertLess(growth / 200, 30_000, "bytes of the heap that stay with each poll")
 
 
 class Restart(unittest.TestCase):

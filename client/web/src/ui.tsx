@@ -1,6 +1,6 @@
 // Parts that views are made of.
 import type { Outcome as OutcomeName } from "api";
-import type { ComponentChildren, JSX } from "preact";
+import { Component, type ComponentChildren, type JSX } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { type ApiError, asApiError } from "./api";
 import { localTime, outcomeText, utcTime } from "./format";
@@ -87,6 +87,24 @@ export function Table<T>(props: {
       </table>
     </div>
   );
+}
+
+interface MemoProps {
+  of: readonly unknown[]; // what the content shows; of the same length each time
+  children: () => ComponentChildren;
+}
+
+// Content that is drawn again only when something in `of` is another object or value. Elements from useMemo must not do
+// this: an element keeps the tree that it was first drawn in, with the older elements beside it and so their trees, and
+// all that was ever shown stays in memory.
+export class Memo extends Component<MemoProps> {
+  override shouldComponentUpdate(next: Readonly<MemoProps>): boolean {
+    return next.of.some((each, i) => !Object.is(each, this.props.of[i]));
+  }
+
+  override render(): ComponentChildren {
+    return this.props.children();
+  }
 }
 
 export function Button(props: JSX.ButtonHTMLAttributes<HTMLButtonElement>) {

@@ -1,6 +1,6 @@
 // The trials that pass the filter, a page at a time.
 import type { ListTrialsResponse, Trial, TrialFilter } from "api";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
 import {
   byName,
@@ -16,7 +16,19 @@ import {
 } from "../format";
 import { usePoll } from "../poll";
 import { href } from "../route";
-import { ActionButton, Button, Choice, type Column, ErrorLine, Loading, Outcome, Panel, Table, Time } from "../ui";
+import {
+  ActionButton,
+  Button,
+  Choice,
+  type Column,
+  ErrorLine,
+  Loading,
+  Memo,
+  Outcome,
+  Panel,
+  Table,
+  Time,
+} from "../ui";
 
 const PAGE = 100;
 const CSV_PAGE = 1000;
@@ -223,9 +235,9 @@ export function Trials(props: {
   ];
   const hasNoFilter = writesNothing(props.filter);
   // Drawn when its rows change, not with each change of the filter.
-  const table = useMemo(
-    () =>
-      page && (
+  const table = page && (
+    <Memo of={[page, marked, props.byTime, hasNoFilter, chosen.join(), parameters.join(), varied.join()]}>
+      {() => (
         <Table
           caption={props.byTime ? "Trials, fastest first" : "Trials in the order of their ends"}
           hidesCaption
@@ -234,8 +246,8 @@ export function Trials(props: {
           empty={hasNoFilter ? "No trial has ended yet." : "No trial passes the filter."}
           columns={columns()}
         />
-      ),
-    [page, marked, props.byTime, hasNoFilter, chosen.join(), parameters.join(), varied.join()],
+      )}
+    </Memo>
   );
   const first = tokens.length * PAGE;
   return (

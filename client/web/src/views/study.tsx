@@ -9,7 +9,7 @@ import type {
   StudyCoverage,
   TrialFilter,
 } from "api";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { asApiError, call } from "../api";
 import type { ViewProps } from "../app";
 import { configCpp, configJson, defineOptions, runCommand } from "../commands";
@@ -36,7 +36,7 @@ import { Outcomes } from "../study/outcomes";
 import { type GridNumber, PairGrid } from "../study/pair_grid";
 import { Parameters } from "../study/parameters";
 import { Trials } from "../study/trials";
-import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Panel, Table } from "../ui";
+import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Memo, Panel, Table } from "../ui";
 
 // Charts of more trials are asked for less often.
 const MANY_TRIALS = 100_000;
@@ -371,111 +371,113 @@ export function StudyView({ params, query }: ViewProps) {
   const revision = useRef("");
   revision.current = coverage?.revision ?? "";
   // Panels are drawn again when what they show has changed, not with each answer.
-  const search = useMemo(
-    () => (
-      <Panel
-        title="Search"
-        actions={
-          <>
-            <Choice
-              label="x"
-              value={isTime ? "time" : ""}
-              options={[
-                ["", "evaluations"],
-                ["time", "time"],
-              ]}
-              onChange={(x) => setQuery({ x })}
+  const search = (
+    <Memo of={[name, chart, polledChart.error, polledChart.isLoading, placeError, isTime, isLog]}>
+      {() => (
+        <Panel
+          title="Search"
+          actions={
+            <>
+              <Choice
+                label="x"
+                value={isTime ? "time" : ""}
+                options={[
+                  ["", "evaluations"],
+                  ["time", "time"],
+                ]}
+                onChange={(x) => setQuery({ x })}
+              />
+              <Choice
+                label="y"
+                value={isLog ? "log" : ""}
+                options={[
+                  ["", "linear"],
+                  ["log", "log"],
+                ]}
+                onChange={(y) => setQuery({ y })}
+              />
+            </>
+          }
+        >
+          {polledChart.error && !filterError && <ErrorLine error={polledChart.error} />}
+          {placeError && <p class="error">✗ {placeError}</p>}
+          {chart ? (
+            <SearchChart
+              study={name}
+              chart={chart}
+              onArea={(area) => onArea.current(area)}
+              onPlace={(area) => onPlace.current(area)}
+              onOutcome={(outcome) => onOutcome.current(outcome)}
             />
-            <Choice
-              label="y"
-              value={isLog ? "log" : ""}
-              options={[
-                ["", "linear"],
-                ["log", "log"],
-              ]}
-              onChange={(y) => setQuery({ y })}
-            />
-          </>
-        }
-      >
-        {polledChart.error && !filterError && <ErrorLine error={polledChart.error} />}
-        {placeError && <p class="error">✗ {placeError}</p>}
-        {chart ? (
-          <SearchChart
-            study={name}
-            chart={chart}
-            onArea={(area) => onArea.current(area)}
-            onPlace={(area) => onPlace.current(area)}
-            onOutcome={(outcome) => onOutcome.current(outcome)}
-          />
-        ) : (
-          polledChart.isLoading && <Loading />
-        )}
-      </Panel>
-    ),
-    [name, chart, polledChart.error, polledChart.isLoading, placeError, isTime, isLog],
+          ) : (
+            polledChart.isLoading && <Loading />
+          )}
+        </Panel>
+      )}
+    </Memo>
   );
-  const outcomes = useMemo(
-    () => (
-      <Outcomes
-        study={name}
-        reasons={analysis?.outcomes ?? []}
-        onOutcome={(outcome) => onOutcome.current(outcome)}
-      />
-    ),
-    [name, analysis],
+  const outcomes = (
+    <Memo of={[name, analysis]}>
+      {() => (
+        <Outcomes study={name} reasons={analysis?.outcomes ?? []} onOutcome={(outcome) => onOutcome.current(outcome)} />
+      )}
+    </Memo>
   );
-  const parameters = useMemo(
-    () => (
-      <Parameters
-        effects={analysis?.parameters ?? []}
-        importance={importance}
-        filter={filter}
-        onToggle={(parameter, value) => onFilter(toggleValue(filter, parameter, value))}
-      />
-    ),
-    [analysis, importance, query],
+  const parameters = (
+    <Memo of={[analysis, importance, query]}>
+      {() => (
+        <Parameters
+          effects={analysis?.parameters ?? []}
+          importance={importance}
+          filter={filter}
+          onToggle={(parameter, value) => onFilter(toggleValue(filter, parameter, value))}
+        />
+      )}
+    </Memo>
   );
-  const pairs = useMemo(
-    () => (
-      <PairGrid
-        study={name}
-        filter={filter}
-        effects={analysis?.parameters ?? []}
-        pairs={importance?.pairs ?? []}
-        pair={pair[0] && pair[1] ? [pair[0], pair[1]] : undefined}
-        shown={(query["grid"] as GridNumber | undefined) ?? "best"}
-        isOver={isSettled(coverage)}
-        onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
-        onShown={(shown) => setQuery({ grid: shown })}
-        onCell={(first, second) =>
-          onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))
-        }
-      />
-    ),
-    [name, analysis, importance, isSettled(coverage), query],
+  const pairs = (
+    <Memo of={[name, analysis, importance, isSettled(coverage), query]}>
+      {() => (
+        <PairGrid
+          study={name}
+          filter={filter}
+          effects={analysis?.parameters ?? []}
+          pairs={importance?.pairs ?? []}
+          pair={pair[0] && pair[1] ? [pair[0], pair[1]] : undefined}
+          shown={(query["grid"] as GridNumber | undefined) ?? "best"}
+          isOver={isSettled(coverage)}
+          onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
+          onShown={(shown) => setQuery({ grid: shown })}
+          onCell={(first, second) =>
+            onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))
+          }
+        />
+      )}
+    </Memo>
   );
-  const trials = useMemo(
-    () => (
-      <Trials
-        study={name}
-        filter={filter}
-        parameters={names}
-        varied={varied}
-        revision={revision}
-        isOver={isOver}
-        byTime={query["order"] !== "end"}
-        columns={(query["columns"] ?? "").split(",").filter(Boolean)}
-        onOrder={(byTime) => setQuery({ order: byTime ? "" : "end" })}
-        onColumns={(columns) => setQuery({ columns: columns.join(",") })}
-      />
-    ),
-    [name, names.join(), varied.join(), isOver, query],
+  const trials = (
+    <Memo of={[name, names.join(), varied.join(), isOver, query]}>
+      {() => (
+        <Trials
+          study={name}
+          filter={filter}
+          parameters={names}
+          varied={varied}
+          revision={revision}
+          isOver={isOver}
+          byTime={query["order"] !== "end"}
+          columns={(query["columns"] ?? "").split(",").filter(Boolean)}
+          onOrder={(byTime) => setQuery({ order: byTime ? "" : "end" })}
+          onColumns={(columns) => setQuery({ columns: columns.join(",") })}
+        />
+      )}
+    </Memo>
   );
-  const space = useMemo(() => study?.space && <Space space={study.space} />, [JSON.stringify(study?.space)]);
-  const final = useMemo(
-    () => study && <Final study={study} isOver={hasEnded(job)} />,
-    [JSON.stringify([study?.state, study?.best, study?.baseline, study?.notPromotedBecause]), hasEnded(job)],
+  const space = <Memo of={[JSON.stringify(study?.space)]}>{() => study?.space && <Space space={study.space} />}</Memo>;
+  const final = (
+    <Memo of={[JSON.stringify([study?.state, study?.best, study?.baseline, study?.notPromotedBecause]), hasEnded(job)]}>
+      {() => study && <Final study={study} isOver={hasEnded(job)} />}
+    </Memo>
   );
   if (!job) return polledJob.error ? <ErrorLine error={polledJob.error} /> : <Loading />;
   if (!study)
