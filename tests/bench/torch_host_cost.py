@@ -7,6 +7,7 @@ lie past the last group) that the device never keeps the host waiting.
 
 import ctypes
 import gc
+import random
 import statistics
 import time
 
@@ -30,23 +31,31 @@ class LaunchConfig(ctypes.Structure):  # CUlaunchConfig
                 ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("attribute_count", ctypes.c_uint)]
 
 
-def median_us(torch, call, count):
-    for _ in range(_UNDER_WAY):
-        call()
-    times = []
+def medians_us(torch, calls, count, problems):
+    """name -> median. The calls take turns of a hundred in drawn order: what else the host does meets all of them alike."""
+    times, drawn = {}, random.Random(1)
+    for name, call in calls.items():
+        try:
+            for _ in range(_UNDER_WAY):
+                call()
+            times[name] = []
+        except Exception as error:
+            problems.append(f"{name}: {type(error).__name__}: {error}")
     gc.collect()
     gc.disable()
     try:
-        for index in range(count):
-            if index % _UNDER_WAY == 0:
+        for _ in range(count // _UNDER_WAY):
+            for name in drawn.sample(list(times), len(times)):
+                call, own = calls[name], times[name]
                 torch.cuda.synchronize()
-            begin = time.perf_counter_ns()
-            call()
-            times.append(time.perf_counter_ns() - begin)
+                for _ in range(_UNDER_WAY):
+                    begin = time.perf_counter_ns()
+                    call()
+                    own.append(time.perf_counter_ns() - begin)
     finally:
         gc.enable()
     torch.cuda.synchronize()
-    return statistics.median(times) / 1e3
+    return {name: statistics.median(own) / 1e3 for name, own in times.items()}
 
 
 def driver_launch(torch):
@@ -117,7 +126,7 @@ def run(torch, ours, options):
     ends = torch.full((EXPERTS,), 8, device="cuda", dtype=torch.int32)
     mat2, mat2_grad = w.transpose(-2, -1), w_grad.transpose(-2, -1)
     torch_public = getattr(torch.nn.functional, "grouped_mm", None)
-    calls, problems, times, keep = {}, [], {}, None
+    calls, problems, keep = {}, [], None
     try:
         calls["cuLaunchKernelEx by ctypes, 6 pointers"], keep = driver_launch(torch)
     except Exception as error:
@@ -132,11 +141,7 @@ def run(torch, ours, options):
         calls["torch.nn.functional.grouped_mm"] = lambda: torch_public(x, mat2, offs=ends)
     calls["tunefarm.torch.grouped_mm, with grad"] = lambda: ours.grouped_mm(x_grad, mat2_grad, offs=ends)
     calls["torch._grouped_mm, with grad"] = lambda: torch._grouped_mm(x_grad, mat2_grad, offs=ends)
-    for name, call in calls.items():
-        try:
-            times[name] = median_us(torch, call, count)
-        except Exception as error:
-            problems.append(f"{name}: {type(error).__name__}: {error}")
+    times = medians_us(torch, calls, count, problems)
     by_driver = times.get("cuLaunchKernelEx by ctypes, 6 pointers")
     asked = {"tunefarm.launch, 6 tensors": None if by_driver is None else LAUNCH_ASKED_US + by_driver,
              "tunefarm.torch.grouped_mm": times.get("torch._grouped_mm"),
