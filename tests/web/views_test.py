@@ -168,7 +168,7 @@ class Views(PageTest):
         self.show("jobs")
         browser.driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
         reached = []
-        for _ in range(30):
+        for _ in range(60):  # more than there are: from the last one it goes on with the first
             browser.press(Keys.TAB)
             name, shown = browser.driver.execute_script(
                 "const e = document.activeElement, s = getComputedStyle(e);"
