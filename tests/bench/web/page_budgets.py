@@ -120,7 +120,7 @@ class Page:
         return done["result"].get("value")
 
     def load(self):
-        """Begins to load the view anew."""
+        """Loads the view again; does not wait for it."""
         self.browser.driver.get("about:blank")
         self.browser.driver.get(f"{self.browser.origin}/#/{STUDY}")
 

@@ -330,7 +330,7 @@ export function StudyView({ params, query }: ViewProps) {
   const isOver = isSettled(coverage) && hasEnded(job);
 
   const onFilter = (next: TrialFilter) => setQuery({ f: writeFilter(next) });
-  // What happens on a click does not make a panel draw itself anew.
+  // These change with each drawing and are read on a click alone: a panel does not depend on them.
   const onOutcome = useRef((_: Outcome) => {});
   onOutcome.current = (outcome) => onFilter(toggleOutcome(filter, outcome));
   const onArea = useRef((_: Area) => {});
