@@ -92,6 +92,7 @@ struct StepPlan : driver_step::LaunchValues {
   std::string entry;
   std::vector<std::string> arguments;
   tunefarm::v1::LaunchAttributes attributes;
+  bool spread_clusters = false;                      // as Triton's launcher wants it; definitions do not say it
   std::map<std::string, ScalarPlan> scalars;         // of `arguments`
   std::map<std::string, TensorMapPlan> tensor_maps;  // of `arguments`
   // kMemset

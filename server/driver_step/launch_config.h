@@ -15,12 +15,16 @@ namespace tunefarm::driver_step {
 
 inline constexpr int kCooperativeId = 2;
 inline constexpr int kClusterDimensionId = 4;
+inline constexpr int kClusterSchedulingPolicyPreferenceId = 5;
 inline constexpr int kProgrammaticStreamSerializationId = 6;
+inline constexpr int kClusterSchedulingPolicySpread = 1;
 
-inline constexpr size_t kAttributesMax = 3;
+inline constexpr size_t kAttributesMax = 4;
 
 struct LaunchFlags {
   bool cooperative = false, programmatic_stream_serialization = false;
+  // The blocks of a cluster prefer SMs of their own. No effect without clusters.
+  bool spread_clusters = false;
 };
 
 // What cuLaunchKernelEx is told: `config` is CUlaunchConfig and has its attributes in `attributes`, room for
@@ -37,6 +41,9 @@ void WriteConfig(const LaunchValues& values, const LaunchFlags& flags, Stream st
   };
   const int set = 1;
   if (values.cluster) add(kClusterDimensionId, values.cluster->data(), sizeof(*values.cluster));
+  if (values.cluster && flags.spread_clusters) {
+    add(kClusterSchedulingPolicyPreferenceId, &kClusterSchedulingPolicySpread, sizeof(kClusterSchedulingPolicySpread));
+  }
   if (flags.cooperative) add(kCooperativeId, &set, sizeof(set));
   if (flags.programmatic_stream_serialization) add(kProgrammaticStreamSerializationId, &set, sizeof(set));
   *config = {};

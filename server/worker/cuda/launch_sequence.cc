@@ -13,10 +13,14 @@ namespace {
 // By the bytes, as launch_config.h writes them.
 static_assert(driver_step::kCooperativeId == CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 static_assert(driver_step::kClusterDimensionId == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+static_assert(driver_step::kClusterSchedulingPolicyPreferenceId ==
+              CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
+static_assert(driver_step::kClusterSchedulingPolicySpread == CU_CLUSTER_SCHEDULING_POLICY_SPREAD);
 static_assert(driver_step::kProgrammaticStreamSerializationId == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 using AttributeValue = decltype(CUlaunchAttribute::value);
 static_assert(sizeof(AttributeValue::cooperative) == sizeof(int) && sizeof(AttributeValue::clusterDim) == 12);
 static_assert(sizeof(AttributeValue::programmaticStreamSerializationAllowed) == sizeof(int));
+static_assert(sizeof(AttributeValue::clusterSchedulingPolicyPreference) == sizeof(int));
 
 Failure FindView(const DeviceViews& views, const std::string& name, DeviceView* view) {
   const auto found = views.find(name);
@@ -72,8 +76,9 @@ Failure LaunchSequence::BuildKernel(const DeviceViews& views, LoadedModule* modu
     TUNEFARM_RETURN_IF_FAILED(BuildArgument(views, plan, plan.arguments[i], &step->arguments[i]));
     step->parameters.push_back(step->arguments[i].bytes);
   }
-  driver_step::WriteConfig(plan, {plan.attributes.cooperative(), plan.attributes.programmatic_stream_serialization()},
-                           gpu_.stream(), step->attributes.data(), &step->config);
+  driver_step::WriteConfig(
+      plan, {plan.attributes.cooperative(), plan.attributes.programmatic_stream_serialization(), plan.spread_clusters},
+      gpu_.stream(), step->attributes.data(), &step->config);
   return {};
 }
 

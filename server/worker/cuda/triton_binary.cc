@@ -138,6 +138,7 @@ absl::Status CompleteTritonStep(const TritonKernel& kernel, uint64_t global_scra
     }
     step->grid[0] *= blocks;
     step->cluster = {blocks, 1, 1};
+    step->spread_clusters = true;
   }
   step->attributes.set_non_portable_cluster(kernel.num_ctas() > kPortableCtasMax);
   // As Triton's launcher prefers shared memory to cache for such functions.

@@ -49,6 +49,10 @@ TEST(DriverStepTest, ALaunchIsWrittenWithTheAttributesThatAreSetInOneOrder) {
   EXPECT_EQ(config.hStream, &stream);
   EXPECT_EQ(config.numAttrs, 0U);
   values.cluster = {4, 2, 1};
+  WriteConfig(values, {false, false, true}, &stream, attributes, &config);
+  ASSERT_EQ(config.numAttrs, 2U);
+  EXPECT_EQ(attributes[1].id, kClusterSchedulingPolicyPreferenceId);
+  EXPECT_EQ(attributes[1].value.words[0], static_cast<uint32_t>(kClusterSchedulingPolicySpread));
   std::memset(attributes, 0xff, sizeof(attributes));
   WriteConfig(values, {true, true}, &stream, attributes, &config);
   ASSERT_EQ(config.numAttrs, 3U);
@@ -63,8 +67,8 @@ TEST(DriverStepTest, ALaunchIsWrittenWithTheAttributesThatAreSetInOneOrder) {
     EXPECT_EQ(flag.value.words[1], 0U);
   }
   values.cluster.reset();
-  WriteConfig(values, {false, true}, &stream, attributes, &config);
-  ASSERT_EQ(config.numAttrs, 1U);
+  WriteConfig(values, {false, true, true}, &stream, attributes, &config);
+  ASSERT_EQ(config.numAttrs, 1U);  // without clusters there is none to spread
   EXPECT_EQ(attributes[0].id, kProgrammaticStreamSerializationId);
 }
 

@@ -144,6 +144,7 @@ TEST(TritonBinary, AStepGetsWhatTheFunctionSays) {
   EXPECT_EQ(step.block, (std::array<uint32_t, 3>{160, 1, 1}));
   EXPECT_EQ(step.grid, (std::array<uint32_t, 3>{6, 2, 1}));
   EXPECT_FALSE(step.cluster.has_value());
+  EXPECT_FALSE(step.spread_clusters);
   EXPECT_EQ(step.dynamic_shared_bytes, 1000);
   ASSERT_EQ(step.arguments.size(), 4U);
   EXPECT_EQ(step.arguments[0], "a");
@@ -169,6 +170,7 @@ TEST(TritonBinary, ProgramsOfSeveralBlocksAreClusters) {
     EXPECT_EQ(step.grid, (std::array<uint32_t, 3>{6 * ctas, 2, 1}));
     EXPECT_EQ(*step.cluster, (std::array<uint32_t, 3>{ctas, 1, 1}));
     EXPECT_EQ(step.attributes.non_portable_cluster(), ctas == 16);
+    EXPECT_TRUE(step.spread_clusters);
     EXPECT_TRUE(step.attributes.cooperative());
     EXPECT_TRUE(step.attributes.programmatic_stream_serialization());
   }
