@@ -99,8 +99,12 @@ class TritonAutotune(unittest.TestCase):
             try:
                 self.wait_for(daemon, data)
                 first = self.start(folder, 1)
+                tuned = self.trials_by_job(data)
+                # The first start tuned each kernel by a job of all its configs.
+                self.assertEqual(sorted(tuned.values()), [4, 4, 6])
                 second = self.start(folder, 2)
                 other = self.start(folder, 3, TUNEFARM_TRITON_POLICY="default")
+                self.assertEqual(self.trials_by_job(data), tuned)
             finally:
                 daemon.kill()
                 daemon.wait()
@@ -111,6 +115,16 @@ class TritonAutotune(unittest.TestCase):
                 self.assertEqual(len(run["decided_ms"]), 3)
             print(f"install: {second['install_ms']:.2f} ms; decisions of the second start: "
                   f"{', '.join(f'{ms:.2f}' for ms in second['decided_ms'])} ms")
+
+    def trials_by_job(self, data):
+        """How many configs the search of each job tried."""
+        import tunefarm
+        from tunefarm.model import JobState, TrialPurpose
+
+        with tunefarm.Client(data_directory=data, start=False) as client:
+            jobs = client.jobs()
+            self.assertEqual({job.state for job in jobs}, {JobState.SUCCEEDED})
+            return {job.name: len(client.results(job, purpose=TrialPurpose.SEARCH).to_list()) for job in jobs}
 
     def wait_for(self, daemon, data):
         import tunefarm

@@ -19,6 +19,7 @@ from farm import KERNELS, Farm, config, outcome, search  # noqa: E402
 INTERPRETER = os.environ.get("TUNEFARM_TEST_TRITON", sys.executable)
 MATMUL = KERNELS / "examples" / "triton_matmul_native"
 BRIEF = ("--policy", "fast")
+LAUNCH_TIMEOUT_MS = "3000"  # of the kernel that hangs; others need much less
 
 SOURCE = """
 import triton
@@ -62,7 +63,15 @@ def scaled(y, x, length, stride, scale, offset, wide: tl.int64, BLOCK: tl.conste
         tl.store(y + length + tl.arange(0, BLOCK), value)
     if KIND == "short":
         inside = inside & (place < length - ONE)
+    if KIND == "crash":
+        tl.store(y + (place.to(tl.int64) + (1 << 40)), value, mask=inside)
+    if KIND == "hang":
+        while tl.load(x, volatile=True) > -1e30:
+            pass
     tl.store(y + place, value, mask=inside)
+    if KIND == "race":
+        # Of the next program's elements the later store stays.
+        tl.store(y + (place + BLOCK) % length, value, mask=inside)
 
 
 @triton.jit
@@ -70,6 +79,24 @@ def scaled_plain(y, x, length, stride, scale, offset):
     place = tl.program_id(0) * 32 + tl.arange(0, 32)
     value = tl.load(x + place * stride, mask=place < length, other=0.0) * scale + offset
     tl.store(y + place, value, mask=place < length)
+
+
+# Each program has descriptors of its own rows and columns, which lie in its part of the scratch memory.
+@triton.jit
+def transposed(y, x, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.program_id(0) * ROWS
+    column = tl.program_id(1) * COLUMNS
+    source = tl.make_tensor_descriptor(x + row * columns, [ROWS, columns], [columns, 1], [ROWS, COLUMNS])
+    target = tl.make_tensor_descriptor(y + column * rows, [COLUMNS, rows], [rows, 1], [COLUMNS, ROWS])
+    target.store([0, row], source.load([0, column]).T)
+
+
+@triton.jit
+def transposed_plain(y, x, rows, columns):
+    place = tl.arange(0, 16)
+    row = tl.program_id(0) * 16 + place
+    column = tl.program_id(1) * 16 + place
+    tl.store(y + column[:, None] * rows + row[None, :], tl.load(x + row[None, :] * columns + column[:, None]))
 
 
 # Stages of its loop wait in shared memory.
@@ -106,7 +133,7 @@ SCALED = """
 display_name: "scaled" language: TRITON
 sources { path: "kernels.py" } sources { path: "numbers_of.py" }
 dims { name: "LENGTH" default_value: 4096 } dims { name: "STRIDE" default_value: 1 max: 64 }
-parameters { name: "KIND" values: ["none", "compile_error", "wrong", "outside", "short"] }
+parameters { name: "KIND" values: ["none", "compile_error", "wrong", "outside", "short", "crash", "hang", "race"] }
 parameters { name: "DOUBLED" values: [false, true] }
 parameters { name: "BLOCK" values: [128, 256] }
 arguments { name: "y" buffer { data_type: F32 length: "LENGTH" access: OUT } }
@@ -122,7 +149,24 @@ reference { steps { kernel { entry: "scaled_plain" grid: "ceil_div(LENGTH, 32)"
                              arguments: ["y", "x", "length", "stride", "scale", "offset"] } } }
 """
 SCALED_OUTCOMES = {"none": "OK", "compile_error": "COMPILE_ERROR", "wrong": "WRONG_RESULT", "outside": "OUT_OF_BOUNDS",
-                   "short": "WRONG_RESULT"}
+                   "short": "WRONG_RESULT", "crash": "RUN_CRASH", "hang": "RUN_TIMEOUT", "race": "WRONG_RESULT"}
+
+TRANSPOSED = """
+display_name: "transposed" language: TRITON
+sources { path: "kernels.py" } sources { path: "numbers_of.py" }
+dims { name: "M" default_value: 512 } dims { name: "N" default_value: 1024 }
+parameters { name: "ROWS" values: [16, 64] }
+parameters { name: "COLUMNS" values: [32, 64] }
+parameters { name: "launch_pdl" values: [false, true] }
+arguments { name: "y" buffer { data_type: F32 length: "M * N" access: OUT } }
+arguments { name: "x" buffer { data_type: F32 length: "M * N" access: IN } }
+arguments { name: "rows" scalar { data_type: I32 value: "M" } }
+arguments { name: "columns" scalar { data_type: I32 value: "N" } }
+launches { kernel { entry: "transposed" grid: ["M // ROWS", "N // COLUMNS"] arguments: ["y", "x", "rows", "columns"] } }
+reference { steps { kernel { entry: "transposed_plain" grid: ["M // 16", "N // 16"]
+                             arguments: ["y", "x", "rows", "columns"] } } }
+tolerance { atol: 0 rtol: 0 }
+"""
 
 HEAVY = """
 display_name: "heavy" language: TRITON
@@ -144,7 +188,7 @@ class TritonCapture(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-capture."))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.farm = Farm("--python-interpreter", INTERPRETER)
+        cls.farm = Farm("--python-interpreter", INTERPRETER, "--launch-timeout-ms", LAUNCH_TIMEOUT_MS)
         cls.farm.devices = []
         cls.farm.__enter__()
         cls.addClassCleanup(cls.farm.__exit__, None, None, None)
@@ -189,14 +233,31 @@ class TritonCapture(unittest.TestCase):
 
     def test_programs_of_several_blocks(self):
         kernel = self.kernel(SCALED.replace('"scaled"', '"clusters"', 1).replace(
-            "arguments {", 'parameters { name: "num_ctas" values: [1, 2] }\narguments {', 1))
+            "arguments {", 'parameters { name: "num_ctas" values: [1, 2, 16] }\narguments {', 1))
+        trials = self.tuned(kernel, "--pin", "KIND=none", "--pin", "DOUBLED=false")
+        self.assertEqual(len(trials), 6)
+        self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
+
+    def test_launches_that_may_overlap(self):
+        kernel = self.kernel(SCALED.replace('"scaled"', '"overlapping"', 1).replace(
+            "arguments {", 'parameters { name: "launch_pdl" values: [false, true] }\narguments {', 1))
         trials = self.tuned(kernel, "--pin", "KIND=none", "--pin", "DOUBLED=false")
         self.assertEqual(len(trials), 4)
         self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
 
+    def test_tensor_descriptors_that_the_kernel_makes(self):
+        trials = self.tuned(self.kernel(TRANSPOSED))
+        self.assertEqual(len(trials), 8)
+        for trial in trials:
+            # Launches that overlap would share the descriptors' memory.
+            overlaps = config(trial)["launch_pdl"] in (True, "true")
+            self.assertEqual(outcome(trial), "INFEASIBLE_LAUNCH" if overlaps else "OK", trial)
+            if overlaps:
+                self.assertIn("bytes of scratch memory", trial["message"])
+
     def test_every_fault_has_its_outcome_and_the_winner_is_right(self):
         trials = self.tuned(self.kernel(SCALED))
-        self.assertEqual(len(trials), 20)
+        self.assertEqual(len(trials), 32)
         for trial in trials:
             self.assertEqual(outcome(trial), SCALED_OUTCOMES[config(trial)["KIND"]], trial)
         refused = next(trial for trial in trials if outcome(trial) == "COMPILE_ERROR")
