@@ -287,11 +287,12 @@ void DeviceRunner::StartReference(UnitWork& unit) {
     reference->result = std::move(result);
     hooks_.changed();
   };
+  CompileRequest request{unit.plan, unit.problem, class_, unit.plan->DefaultConfig(*unit.problem)};
+  request.reference = true;
   reference->evaluation =
-      evaluator_->Compile({unit.plan, unit.problem, class_, unit.plan->DefaultConfig(*unit.problem)},
-                          [post = hooks_.post, done = std::move(done)](CompileResult result) {
-                            post([done, result = std::move(result)]() mutable { done(std::move(result)); });
-                          });
+      evaluator_->Compile(std::move(request), [post = hooks_.post, done = std::move(done)](CompileResult result) {
+        post([done, result = std::move(result)]() mutable { done(std::move(result)); });
+      });
 }
 
 void DeviceRunner::StartTrialCompile(UnitWork& unit, TrialWork& trial) {

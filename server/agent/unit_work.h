@@ -20,7 +20,8 @@ namespace tunefarm {
 // A run that the machinery loses is repeated: so many runs in all before the trial is reported LOST.
 inline constexpr int kAttemptsMax = 5;
 
-// The compiled default config of one kernel, problem and class; shared by all units that need it.
+// What the reference of one kernel, problem and class needs, compiled with the default config; shared by all units that
+// need it.
 struct ReferenceWork {
   enum class State { kWaiting, kCompiling, kReady, kFailed } state = State::kWaiting;
   int attempts = 0;

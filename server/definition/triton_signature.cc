@@ -48,11 +48,11 @@ std::string TritonSignature(const StepPlan& step, const std::vector<BufferPlan>&
 }
 
 absl::StatusOr<std::vector<std::string>> TritonSignatures(const KernelPlan& plan, const ResolvedProblem& problem,
-                                                          const Config& config, const DeviceClass& device) {
-  std::vector<Sequence> sequences = {Sequence::kLaunches, Sequence::kPreparePerConfig};
-  if (config.ToText() == plan.DefaultConfig(problem).ToText()) {
-    sequences.insert(sequences.end(), {Sequence::kPreparePerProblem, Sequence::kReference, Sequence::kBaseline});
-  }
+                                                          const Config& config, const DeviceClass& device,
+                                                          bool for_reference) {
+  const std::vector<Sequence> sequences =
+      for_reference ? std::vector{Sequence::kPreparePerProblem, Sequence::kReference, Sequence::kBaseline}
+                    : std::vector{Sequence::kLaunches, Sequence::kPreparePerConfig};
   ASSIGN_OR_RETURN(const std::vector<BufferPlan> buffers, plan.Buffers(problem, config, device));
   std::set<std::string> signatures;
   for (const Sequence sequence : sequences) {

@@ -19,9 +19,11 @@ namespace tunefarm {
 // Of a kernel step; `buffers` are all of the definition.
 std::string TritonSignature(const StepPlan& step, const std::vector<BufferPlan>& buffers);
 
-// What the binary of a config must hold, sorted, each once: its launches and prepare steps and, for the default config,
-// all other steps too, because reference and baseline are compiled with it. An expression's error.
+// What a binary must hold, sorted, each once: for the launches of a config and its prepare steps; or, `for_reference`,
+// for all other steps, which are compiled with the default config and by themselves, so that they do not depend on
+// whether its launches compile. An expression's error.
 absl::StatusOr<std::vector<std::string>> TritonSignatures(const KernelPlan& plan, const ResolvedProblem& problem,
-                                                          const Config& config, const DeviceClass& device);
+                                                          const Config& config, const DeviceClass& device,
+                                                          bool for_reference = false);
 
 }  // namespace tunefarm

@@ -119,8 +119,8 @@ absl::StatusOr<CompilePools::Job> CompilePools::MakeJob(const CompileRequest& re
   job.task.preparation = preparations_->Get(request.plan, request.problem, request.device_class, 1, nullptr, {});
   std::vector<std::string> signatures;
   if (request.plan->language() == tunefarm::v1::LANGUAGE_TRITON) {
-    ASSIGN_OR_RETURN(signatures,
-                     TritonSignatures(*request.plan, *request.problem, request.config, request.device_class));
+    ASSIGN_OR_RETURN(signatures, TritonSignatures(*request.plan, *request.problem, request.config, request.device_class,
+                                                  request.reference));
   }
   ASSIGN_OR_RETURN(job.key, CompileKey(request, job.backend, *job.task.preparation, signatures));
   for (std::string& signature : signatures) job.task.evaluate.add_triton_signatures(std::move(signature));

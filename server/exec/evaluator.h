@@ -41,6 +41,9 @@ struct CompileRequest {
   double expected_ms = 0;
   // PTX instead of what runs; CUDA only.
   bool ptx = false;
+  // What reference, baseline and prepare steps per problem need, with the config's constants, and not its launches.
+  // Only TRITON tells them apart: binaries of other languages have all functions.
+  bool reference = false;
 };
 struct CompileResult {
   tunefarm::v1::Outcome outcome =

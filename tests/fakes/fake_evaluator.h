@@ -73,6 +73,7 @@ class FakeEvaluator : public Evaluator {
         Ask({config, request.problem->key, false, compile_counts_[{config, request.problem->key}]++, ""});
     compiles_.push_back(config);
     expected_ms_.push_back(request.expected_ms);
+    reference_compiles_ += request.reference ? 1 : 0;
     ++compiling_;
     most_compiling_ = std::max(most_compiling_, compiling_);
     overlapped_ = overlapped_ || running_ > 0;
@@ -170,6 +171,11 @@ class FakeEvaluator : public Evaluator {
     MutexLock lock(&mutex_);
     return compiles_;
   }
+  // How many of them were for a reference.
+  int reference_compiles() const {
+    MutexLock lock(&mutex_);
+    return reference_compiles_;
+  }
   // What was expected of each of them, in their order.
   std::vector<double> expected_ms() const {
     MutexLock lock(&mutex_);
@@ -251,6 +257,7 @@ class FakeEvaluator : public Evaluator {
   std::vector<std::string> expected_ GUARDED_BY(mutex_);
   std::vector<std::string> compiles_ GUARDED_BY(mutex_), released_ GUARDED_BY(mutex_);
   std::vector<double> expected_ms_ GUARDED_BY(mutex_);
+  int reference_compiles_ GUARDED_BY(mutex_) = 0;
   int compiling_ GUARDED_BY(mutex_) = 0, running_ GUARDED_BY(mutex_) = 0, cancelled_ GUARDED_BY(mutex_) = 0;
   int most_compiling_ GUARDED_BY(mutex_) = 0, most_running_ GUARDED_BY(mutex_) = 0;
   bool overlapped_ GUARDED_BY(mutex_) = false;

@@ -266,6 +266,14 @@ class TritonCapture(unittest.TestCase):
         best = self.farm.json("best", "scaled", "--exact")
         self.assertEqual(best["best"]["config"]["KIND"], "none")
 
+    def test_the_reference_does_not_need_the_default_config(self):
+        kernel = self.kernel(re.sub('values: .*"none".*]', 'values: ["compile_error", "none"]', SCALED.replace(
+            '"scaled"', '"default_is_refused"', 1), count=1))
+        trials = self.tuned(kernel)
+        self.assertEqual(len(trials), 8)
+        for trial in trials:
+            self.assertEqual(outcome(trial), SCALED_OUTCOMES[config(trial)["KIND"]], trial)
+
     def test_shared_memory_beyond_the_device(self):
         trials = self.tuned(self.kernel(HEAVY))
         found = {(int(config(trial)["ROWS"]), int(config(trial)["num_stages"])): trial for trial in trials}

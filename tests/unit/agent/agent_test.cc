@@ -374,6 +374,7 @@ TEST_F(AgentTest, AReferenceThatNeverCompilesEndsItsTrialsWithItsOutcome) {
   EXPECT_TRUE(evaluator_.runs().empty());
   const auto compiles = evaluator_.compiles();
   EXPECT_EQ(std::count(compiles.begin(), compiles.end(), "T=1"), 3);
+  EXPECT_EQ(evaluator_.reference_compiles(), 3);
   EXPECT_EQ(control_.reports[0].trials(0).outcome(), tunefarm::v1::OUTCOME_COMPILE_TIMEOUT);
 }
 

@@ -61,11 +61,11 @@ ResolvedProblem ProblemOf(const KernelPlan& plan, int64_t m) {
 
 DeviceClass H100() { return FindKnownClass("H100").value(); }
 
-std::vector<std::string> SignaturesOf(int64_t m, std::string_view config) {
+std::vector<std::string> SignaturesOf(int64_t m, std::string_view config, bool for_reference = false) {
   const auto plan = PlanOf();
   const auto parsed = plan->ConfigFromText(config);
   EXPECT_TRUE(parsed.ok()) << Message(parsed.status());
-  const auto signatures = TritonSignatures(*plan, ProblemOf(*plan, m), *parsed, H100());
+  const auto signatures = TritonSignatures(*plan, ProblemOf(*plan, m), *parsed, H100(), for_reference);
   EXPECT_TRUE(signatures.ok()) << Message(signatures.status());
   return signatures.value_or(std::vector<std::string>());
 }
@@ -121,9 +121,10 @@ TEST(TritonKernelTest, WhatIsNotSpecialisedOnIsOneBinary) {
       "arguments[4].scalar.do_not_specialize: only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
 }
 
-TEST(TritonKernelTest, TheDefaultConfigHasTheReferenceToo) {
-  EXPECT_EQ(SignaturesOf(3, "EVEN=false,ORDER=row-major,SPLIT=1,num_warps=4,register=64"),
-            (Names{"mm(*bf16,*fp32,i32,u64=1,fp32)", "plain(*bf16,*fp32,i32)", "split_it(u64=1)"}));
+TEST(TritonKernelTest, TheReferenceIsCompiledByItself) {
+  constexpr std::string_view kDefault = "EVEN=false,ORDER=row-major,SPLIT=1,num_warps=4,register=64";
+  EXPECT_EQ(SignaturesOf(3, kDefault), (Names{"mm(*bf16,*fp32,i32,u64=1,fp32)", "split_it(u64=1)"}));
+  EXPECT_EQ(SignaturesOf(3, kDefault, true), (Names{"plain(*bf16,*fp32,i32)"}));
 }
 
 TEST(TritonKernelTest, LaunchesThatAreSpecialisedOtherwiseAreOtherLaunches) {
