@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Whether a captured Triton kernel is the same work as Triton's own launch: 40 configs each of a matmul, a row softmax, a
-layer-norm backward with atomics and the fused mixture-of-experts kernel. Needs a GPU, PyTorch and Triton 3.6.
+"""Whether a captured Triton kernel is the same work as Triton's own launch: 40 configs each of a matmul, a row softmax,
+a layer-norm backward with atomics and the fused mixture-of-experts kernel. Needs a GPU, PyTorch and Triton 3.6.
 
 Usage: triton_same_judge.py BUNDLE [--rounds N] [--configs N] [--kernel NAME ...]
 
 BUNDLE is what `./dev bundle` makes. Of each config, on the same inputs:
-- Times. In-process: Triton's launcher in this process, its launches enqueued at once behind flushes of the L2 cache, between
-  CUDA events (device_timing.py). Captured: the daemon's medians of the search, with events and as many samples. In each round
-  this process times all configs before and after the daemon's job of all configs, so that both have the same clocks.
-- Outputs. Configs whose in-process outputs are equal bit by bit make a job, which expects these outputs with a tolerance of
-  0: each config's captured outputs must equal its in-process ones (+0 and -0 are alike). Not for the atomics, whose sums have
-  no order.
+- Times. In-process: Triton's launcher in this process, its launches enqueued at once behind flushes of the L2 cache,
+  between CUDA events (device_timing.py). Captured: the daemon's medians of the search, with events and as many samples.
+  This process times all configs before and after each of the daemon's jobs of all configs, so that both have the same
+  clocks.
+- Outputs. Configs whose in-process outputs are equal bit by bit make a job, which expects these outputs with a
+  tolerance of 0: each config's captured outputs must equal its in-process ones (+0 and -0 are alike). Not for the
+  atomics, whose sums have no order.
 
-Prints a table last. Ends with 1 if a config did not run, if a kernel's median ratio is off by more than 2 %, or if outputs
-differ.
+Prints a table last. Ends with 1 if a config did not run, if a kernel's median ratio is off by more than 2 %, or if
+outputs differ.
 """
 
 import argparse
@@ -75,8 +76,8 @@ def softmax(torch, triton, generator):
     rows, columns = 4096, 4096
     x = torch.randn(rows, columns, generator=generator)
     return Case("softmax", importlib.import_module("norms").softmax,
-                {"y_ptr": torch.zeros(rows, columns, dtype=torch.float16), "x_ptr": x, "columns": columns}, {}, ("y_ptr",),
-                lambda META: (rows // META["ROWS"],),
+                {"y_ptr": torch.zeros(rows, columns, dtype=torch.float16), "x_ptr": x, "columns": columns}, {},
+                ("y_ptr",), lambda META: (rows // META["ROWS"],),
                 _configs(BLOCK=(256, 512, 1024, 2048, 4096), ROWS=(1, 4), num_warps=(2, 4, 8, 16)))
 
 
@@ -84,9 +85,10 @@ def layer_norm_backward(torch, triton, generator):
     rows, columns = 8192, 2048
     x, dy = (torch.randn(rows, columns, generator=generator).half() for _ in range(2))
     return Case("layer norm backward", importlib.import_module("norms").layer_norm_backward,
-                {"dx_ptr": torch.zeros_like(x), "dw_ptr": torch.zeros(columns), "db_ptr": torch.zeros(columns), "dy_ptr": dy,
-                 "x_ptr": x, "w_ptr": torch.randn(columns, generator=generator), "mean_ptr": x.float().mean(1),
-                 "rstd_ptr": x.float().var(1, correction=0).add(1e-5).rsqrt(), "rows": rows, "columns": columns},
+                {"dx_ptr": torch.zeros_like(x), "dw_ptr": torch.zeros(columns), "db_ptr": torch.zeros(columns),
+                 "dy_ptr": dy, "x_ptr": x, "w_ptr": torch.randn(columns, generator=generator),
+                 "mean_ptr": x.float().mean(1), "rstd_ptr": x.float().var(1, correction=0).add(1e-5).rsqrt(),
+                 "rows": rows, "columns": columns},
                 {"BLOCK": columns}, ("dx_ptr", "dw_ptr", "db_ptr"), lambda META: (triton.cdiv(rows, META["ROWS"]),),
                 _configs(ROWS=(2, 3, 4, 6, 8, 12, 16, 24, 32, 64), num_warps=(2, 4, 8, 16)), is_deterministic=False)
 
@@ -106,12 +108,12 @@ def fused_moe(torch, triton, generator):
     padded = sorted_rows.numel()
     x = torch.randn(tokens, k, generator=generator).bfloat16()
     w = torch.randn(experts, n, k, generator=generator).mul_(0.05).bfloat16()
-    arguments = {"a_ptr": x, "b_ptr": w, "c_ptr": torch.zeros(rows, n, dtype=torch.bfloat16), "a_scale_ptr": torch.ones(16),
-                 "b_scale_ptr": torch.ones(16), "topk_weights_ptr": torch.ones(rows), "sorted_token_ids_ptr": sorted_rows,
-                 "expert_ids_ptr": torch.tensor(tile_experts, dtype=torch.int32),
+    arguments = {"a_ptr": x, "b_ptr": w, "c_ptr": torch.zeros(rows, n, dtype=torch.bfloat16),
+                 "a_scale_ptr": torch.ones(16), "b_scale_ptr": torch.ones(16), "topk_weights_ptr": torch.ones(rows),
+                 "sorted_token_ids_ptr": sorted_rows, "expert_ids_ptr": torch.tensor(tile_experts, dtype=torch.int32),
                  "num_tokens_post_padded_ptr": torch.tensor([padded], dtype=torch.int32), "N": n, "K": k, "EM": padded,
-                 "num_valid_tokens": rows, "stride_am": k, "stride_ak": 1, "stride_be": n * k, "stride_bk": 1, "stride_bn": k,
-                 "stride_cm": n, "stride_cn": 1,
+                 "num_valid_tokens": rows, "stride_am": k, "stride_ak": 1, "stride_be": n * k, "stride_bk": 1,
+                 "stride_bn": k, "stride_cm": n, "stride_cn": 1,
                  **dict.fromkeys(("stride_asm", "stride_ask", "stride_bse", "stride_bsk", "stride_bsn"), 1)}
     configs = _configs(BLOCK_SIZE_N=(64, 128), BLOCK_SIZE_K=(32, 64), num_warps=(4, 8), num_stages=(2, 3, 4, 5, 6))
     return Case("fused MoE", importlib.import_module("fused_moe").up, arguments,
@@ -141,7 +143,8 @@ class InProcess:
 
     def __init__(self, torch, timer, case):
         self._torch, self._timer, self._case = torch, timer, case
-        self._arrays = {name: value.cuda() if torch.is_tensor(value) else value for name, value in case.arguments.items()}
+        self._arrays = {name: value.cuda() if torch.is_tensor(value) else value
+                        for name, value in case.arguments.items()}
         self.times = [[] for _ in case.configs]  # microseconds: a median for each pass
 
     def _launch(self, config):
@@ -155,7 +158,8 @@ class InProcess:
         return {name: self._arrays[name].clone() for name in self._case.outputs}
 
     def equal_bits(self, one, other):
-        return all(self._torch.equal(one[name].view(self._torch.uint8), other[name].view(self._torch.uint8)) for name in one)
+        as_bytes = self._torch.uint8
+        return all(self._torch.equal(one[name].view(as_bytes), other[name].view(as_bytes)) for name in one)
 
     def groups(self, problems):
         """[(outputs, configs that have them)]."""
@@ -208,9 +212,9 @@ def tuned(case, configs, expected, client, measure, **more):
     """Trials of the search, by config."""
     from tunefarm.model import TrialPurpose
     from tunefarm.triton import tune
-    results = tune(case.function, case.arguments, configs, grid=case.grid, constexprs=case.constants, outputs=case.outputs,
-                   reference=expected, policy="fast", measure=measure, no_memory=True, no_promotion=True, promote_given=False,
-                   quiet=True, client=client, **more)
+    results = tune(case.function, case.arguments, configs, grid=case.grid, constexprs=case.constants,
+                   outputs=case.outputs, reference=expected, policy="fast", measure=measure, no_memory=True,
+                   no_promotion=True, promote_given=False, quiet=True, client=client, **more)
     trials = client.results(results.job, purpose=TrialPurpose.SEARCH).to_list()
     return {text({name: trial.config[name] for name in configs[0]}): trial for trial in trials}
 
@@ -277,14 +281,15 @@ def compare(torch, timer, case, rounds, connect, problems):
         problems.append(f"{case.name}: {len(ratios)} of {len(case.configs)} configs were compared")
     if not ratios:
         return f"| {case.name} | 0 | | | |"
-    median, furthest = statistics.median(ratios.values()), max(ratios.values(), key=lambda ratio: max(ratio, 1 / ratio))
+    median = statistics.median(ratios.values())
+    furthest = max(ratios.values(), key=lambda ratio: max(ratio, 1 / ratio))
     if abs(median - 1) > BOUND:
         problems.append(f"{case.name}: the median ratio is {median:.4f}")
     equal = "not deterministic"
     if case.is_deterministic:
         groups = [({name: output.cpu() for name, output in outputs.items()}, configs)
                   for outputs, configs in process.groups(problems)]
-        equal = f"{count_equal(case, groups, connect, problems)} of {len(case.configs)}, {len(groups)} different outputs"
+        equal = f"{count_equal(case, groups, connect, problems)} of {len(case.configs)}, {len(groups)} outputs"
     return f"| {case.name} | {len(ratios)} | {median:.4f} | {furthest:.4f} | {equal} |"
 
 
@@ -311,8 +316,8 @@ def main():
         import tunefarm
         from device_timing import DeviceTimer
         data = os.path.join(folder, "data")
-        daemon = subprocess.Popen([os.path.join(options.bundle, "bin", "tunefarmd"), "--data-dir", data, "--python-interpreter",
-                                   sys.executable], stdin=subprocess.DEVNULL)
+        daemon = subprocess.Popen([os.path.join(options.bundle, "bin", "tunefarmd"), "--data-dir", data,
+                                   "--python-interpreter", sys.executable], stdin=subprocess.DEVNULL)
         rows, problems = [], []
         try:
             def connect():
@@ -321,14 +326,19 @@ def main():
             wait_for(tunefarm, connect, daemon)
             timer = DeviceTimer(torch)
             for case in made_cases(options.kernel, options.configs):
-                rows.append(compare(torch, timer, case, options.rounds, connect, problems))
+                try:
+                    rows.append(compare(torch, timer, case, options.rounds, connect, problems))
+                except Exception as error:  # The other kernels are compared all the same.
+                    problems.append(f"{case.name}: {type(error).__name__}: {error}")
+                    rows.append(f"| {case.name} | 0 | | | |")
                 torch.cuda.empty_cache()
         finally:
             daemon.terminate()
             daemon.wait()
     print(f"{torch.cuda.get_device_name()}, {os.cpu_count()} cores, {time.monotonic() - began:.0f} s")
     print("\n".join(problems) or "no problems")
-    print("| kernel | configs | captured / in-process, median | furthest from 1 | equal outputs |\n|---|---|---|---|---|")
+    print("| kernel | configs | captured / in-process, median | furthest from 1 | equal outputs |")
+    print("|---|---|---|---|---|")
     print("\n".join(rows))
     return 1 if problems else 0
 

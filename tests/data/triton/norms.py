@@ -15,7 +15,7 @@ def softmax(y_ptr, x_ptr, columns, BLOCK: tl.constexpr, ROWS: tl.constexpr):
         for first in range(0, columns, BLOCK):
             x = tl.load(x_ptr + begin + first + place, mask=first + place < columns, other=float("-inf"))
             higher = tl.maximum(most, x)
-            # Before its first element a lane has the maximum -inf and the sum 0.
+            # Until its first element a lane has the maximum -inf and the sum 0.
             total = total * tl.exp(tl.where(most == higher, 0.0, most - higher)) + tl.where(
                 first + place < columns, tl.exp(x - higher), 0.0)
             most = higher
@@ -24,14 +24,15 @@ def softmax(y_ptr, x_ptr, columns, BLOCK: tl.constexpr, ROWS: tl.constexpr):
         for first in range(0, columns, BLOCK):
             inside = first + place < columns
             x = tl.load(x_ptr + begin + first + place, mask=inside, other=float("-inf"))
-            tl.store(y_ptr + begin + first + place, (tl.exp(x - row_most) / row_total).to(y_ptr.dtype.element_ty), mask=inside)
+            y = tl.exp(x - row_most) / row_total
+            tl.store(y_ptr + begin + first + place, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def layer_norm_backward(dx_ptr, dw_ptr, db_ptr, dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, rows, columns, ROWS: tl.constexpr,
-                        BLOCK: tl.constexpr):
-    """The gradients of y = (x - mean) * rstd * w + b. Each program adds its part of dw and db, in whichever order: dw and db
-    must begin as zeros."""
+def layer_norm_backward(dx_ptr, dw_ptr, db_ptr, dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, rows, columns,
+                        ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The gradients of y = (x - mean) * rstd * w + b. Each program adds its part to dw and db, in no order: they must
+    begin as zeros."""
     place = tl.arange(0, BLOCK)
     inside = place < columns
     w = tl.load(w_ptr + place, mask=inside, other=0.0).to(tl.float32)
@@ -48,7 +49,8 @@ def layer_norm_backward(dx_ptr, dw_ptr, db_ptr, dy_ptr, x_ptr, w_ptr, mean_ptr, 
             scaled = w * dy
             along = tl.sum(normal * scaled, 0) / columns
             shift = tl.sum(scaled, 0) / columns
-            tl.store(dx_ptr + at, ((scaled - normal * along - shift) * rstd).to(dx_ptr.dtype.element_ty), mask=inside)
+            dx = (scaled - normal * along - shift) * rstd
+            tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=inside)
             dw += dy * normal
             db += dy
     tl.atomic_add(dw_ptr + place, dw, mask=inside)
