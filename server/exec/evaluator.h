@@ -66,7 +66,7 @@ struct RunRequest {
   DeviceClass device_class;
   Config config;
   std::shared_ptr<const Artifact> artifact;            // null for a baseline that needs none
-  std::shared_ptr<const Artifact> reference_artifact;  // binary of the default config, for reference and prepare steps
+  std::shared_ptr<const Artifact> reference_artifact;  // with the default config, for reference and prepare steps
   tunefarm::v1::MeasurementPolicy policy;
   uint64_t input_seed = 1;
   bool baseline = false;
