@@ -195,10 +195,11 @@ class Compile(unittest.TestCase):
 
     def test_what_no_launch_can_have_is_infeasible(self):
         for values, expected in (({"num_warps": 32}, "mm: a block needs 1056 threads, the limit is 1024"),
-                                 ({"FAULT": "tensor memory"}, "mm: a block needs 1024 columns of tensor memory, the limit is 512"),
+                                 ({"FAULT": "tensor memory"},
+                                  "mm: a block needs 1024 columns of tensor memory, the limit is 512"),
                                  ({"launch_pdl": True, "SCRATCH": 16},
-                                  "mm: with launch_pdl launches overlap, and would share the 16 bytes of scratch memory of each "
-                                  "block, such as tensor descriptors that the kernel makes; set no launch_pdl")):
+                                  "mm: with launch_pdl launches overlap, and would share the 16 bytes of scratch memory of "
+                                  "each block, such as tensor descriptors that the kernel makes; set no launch_pdl")):
             ended = self.refusal({"BLOCK": 64, **values}, [SIGNATURE])
             self.assertEqual((str(ended), ended.outcome), (expected, messages.INFEASIBLE_LAUNCH))
 

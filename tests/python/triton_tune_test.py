@@ -408,7 +408,7 @@ class Refusals(unittest.TestCase):
         self.refused(r"args\['x'\] has elements of type complex64", args={**given, "x": square.astype("c8")})
         self.refused("which has more than 64 bits", args={**given, "n": 1 << 64})
         descriptor = types.SimpleNamespace(base=square, shape=[8, 8], strides=[8, 1], block_shape=[4, 4])
-        self.refused(r"args\['x'\] is a SimpleNamespace, which is not supported; give its array, and let the kernel make",
+        self.refused(r"args\['x'\] is a SimpleNamespace, which is not supported; give its array, and let the kernel",
                      args={**given, "x": descriptor})
 
     def test_constexprs(self):

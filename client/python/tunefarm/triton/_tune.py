@@ -414,8 +414,8 @@ def scalar(name: str, given: Any, annotated: Optional[str], what: str) -> Argume
 
 def _check_array(given: Any, what: str) -> None:
     if hasattr(given, "block_shape"):
-        raise InvalidArgumentError(f"{what} is a {type(given).__name__}, which is not supported; give its array, and let the "
-                                   "kernel make the descriptor (tl.make_tensor_descriptor)")
+        raise InvalidArgumentError(f"{what} is a {type(given).__name__}, which is not supported; give its array, and let "
+                                   "the kernel make the descriptor (tl.make_tensor_descriptor)")
     kind = NOT_IN_BUFFERS.search(str(getattr(given, "dtype", "")))
     if kind is not None:
         raise InvalidArgumentError(f"{what} has elements of type {given.dtype}, which a definition's buffers do not have; "

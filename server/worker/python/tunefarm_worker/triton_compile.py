@@ -206,8 +206,8 @@ def _described(function: str, compiled: Any, remaining: List[int]) -> Dict[str, 
     scratch_bytes = (metadata.global_scratch_size or 0) + (metadata.profile_scratch_size or 0)
     if metadata.launch_pdl and scratch_bytes:
         raise Ended(messages.INFEASIBLE_LAUNCH,
-                    f"{function}: with launch_pdl launches overlap, and would share the {scratch_bytes} bytes of scratch memory "
-                    "of each block, such as tensor descriptors that the kernel makes; set no launch_pdl")
+                    f"{function}: with launch_pdl launches overlap, and would share the {scratch_bytes} bytes of scratch "
+                    "memory of each block, such as tensor descriptors that the kernel makes; set no launch_pdl")
     return {
         "symbol": metadata.name,
         "cubin": base64.b64encode(compiled.asm["cubin"]).decode("ascii"),
