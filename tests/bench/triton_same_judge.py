@@ -205,8 +205,8 @@ def compile_ahead(options):
     words = [word for name in options.kernel for word in ("--kernel", name)]
     command = [sys.executable, __file__, options.bundle, "--configs", str(options.configs), *words, "--share"]
     children = [subprocess.Popen([*command, str(index), str(processes)]) for index in range(processes)]
-    if any([child.wait() for child in children]):
-        sys.exit("a process that compiles ahead failed")
+    for child in children:
+        child.wait()  # what it could not compile, the first launch compiles, or says why not
 
 
 def compile_share(options):
@@ -330,8 +330,9 @@ def main():
         import tunefarm
         from device_timing import DeviceTimer
         data = os.path.join(folder, "data")
+        environment = {name: value for name, value in os.environ.items() if name != "TRITON_CACHE_DIR"}
         daemon = subprocess.Popen([os.path.join(options.bundle, "bin", "tunefarmd"), "--data-dir", data,
-                                   "--python-interpreter", sys.executable], stdin=subprocess.DEVNULL)
+                                   "--python-interpreter", sys.executable], stdin=subprocess.DEVNULL, env=environment)
         rows, problems = [], []
         try:
             def connect():
