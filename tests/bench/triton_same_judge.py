@@ -312,7 +312,7 @@ def compare(torch, timer, case, rounds, connect, problems):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle")
-    parser.add_argument("--rounds", type=int, default=4, help="of both sides, each with arrays elsewhere")
+    parser.add_argument("--rounds", type=int, default=4, help="jobs of the daemon; the passes in this process are one more")
     parser.add_argument("--configs", type=int, default=40, help="of each kernel")
     parser.add_argument("--kernel", action="append", choices=list(CASES), help="by default all")
     parser.add_argument("--share", type=int, nargs=2, help=argparse.SUPPRESS)
