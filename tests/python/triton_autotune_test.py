@@ -364,19 +364,26 @@ class Starts(AutotuneTest):
 
 HANG_SECONDS = 60
 ENDING_PROGRAM = """
-import os, sys, types
+import sys, threading, types
 import triton_autotune_test as test
 cuda, properties = test.fake_gpu()
 sys.modules["torch"] = types.SimpleNamespace(cuda=cuda, Tensor=type(None))
-daemon = test.Daemon()
+is_asking = threading.Event()
+class Daemon(test.Daemon):
+    def best(self, *arguments, **named):
+        is_asking.set()
+        threading.main_thread().join()
+        return super().best(*arguments, **named)
+daemon = Daemon()
 daemon.devices = lambda timeout: [test.device_of(properties)]
-daemon.bests = {name: {"BLOCK": 256} for name in sys.argv[1:]}
+daemon.bests = {name: {"BLOCK": 256} for name in sys.argv[2:]}
 test._asking.Client = daemon.connect
-test._asking._REFRESH_PAUSE_SECONDS = 1e6
+test._asking._REFRESH_PAUSE_SECONDS = float(sys.argv[1])
 kernel = test.AutotuneTest.kernel()
 for count in (1000, 2000):
     kernel[(1,)](*test.arguments(count))
-print(test.triton.runtime.jit.launches[-1].values["BLOCK"])
+    if sys.argv[1] == "0":
+        is_asking.wait()
 """
 
 
@@ -593,19 +600,29 @@ class Kept(KeptTest):
             self.assertEqual(told.read(), "[128, 128] ['connect', 'best']")
         os.waitpid(child, 0)
 
-    def test_a_program_that_ends_asks_again_first_and_counts_what_it_decided(self):
+    def test_a_program_that_ends_waits_for_the_call_in_flight_alone(self):
         self.tuned()
         self.run_once(self.kernel(), arguments(2000))
         folders = [str(DATA / "fake_triton"), str(DATA / "triton"), str(SOURCE / "tests" / "python"),
                    str(pathlib.Path(tunefarm.__file__).parents[1])]
-        done = subprocess.run([sys.executable, "-c", ENDING_PROGRAM, *self.daemon.bests], capture_output=True, text=True,
-                              env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)})
-        self.assertEqual(done.stdout, "128\n", done.stderr)
-        self.assertEqual(done.stderr.splitlines()[-1], "tunefarm.triton: decisions 2: 2 kept from an earlier start; "
-                         "asked again 2: 2 changed for the next start")
+        for pause, again in (("1e6", ""), ("0", "; asked again 1: 1 changed for the next start")):
+            done = subprocess.run([sys.executable, "-c", ENDING_PROGRAM, pause, *self.daemon.bests], capture_output=True,
+                                  text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.splitlines()[-1],
+                             f"tunefarm.triton: decisions 2: 2 kept from an earlier start{again}")
+        for count, block in ((1000, 256), (2000, 128)):
+            self.start()
+            self.run_once(self.kernel(), arguments(count))
+            self.assertEqual(self.launched(), [block])
+
+    def test_standard_error_may_be_closed(self):
+        self.tuned()
         self.start()
+        self.log.close()
         self.run_once(self.kernel())
-        self.assertEqual(self.launched(), [256])
+        self.refreshed()
+        self.assertEqual((self.launched(), self.daemon.calls), ([128], ["connect", "best"]))
 
     def test_what_is_counted(self):
         for counts in (_log._decisions, _log._refreshes):

@@ -35,8 +35,8 @@ _LABEL = "tunefarm.triton.autotune"
 _WORST_MATCH = "STALE_SOURCE"  # the same kernel and key, where other shapes were submitted later
 _LOOKUP_SECONDS = 10.0
 _TUNE_SECONDS = 1800.0  # of a job; Triton tunes what takes longer, such as one whose turn does not come
-# Before kept answers are asked for again: launches at the start of a program go first.
-_REFRESH_PAUSE_SECONDS = 1.0
+# Before kept answers are asked for again: the launch that takes one goes on meanwhile without sharing the interpreter.
+_REFRESH_PAUSE_SECONDS = 0.1
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 _INTEGER_BYTES_MAX = 16 << 20  # of a tensor that is taken by value
 _ADDRESS_MIN, _ADDRESS_END = 1 << 32, 1 << 57  # of the tensors to which a tensor of integers may point
@@ -522,8 +522,8 @@ class _Session:
         return f"{gpu.kind} at {self._daemon}"
 
     def refresh(self, name: str, gpu: Gpu) -> None:
-        """Has a thread ask the daemon again for what is kept, for the next start. Not in a child of a process that may have
-        connected: gRPC does not survive a fork."""
+        """Has a thread ask the daemon again for what is kept, for the next start, unless the process ends before that. Not in
+        a child of a process that may have connected: gRPC does not survive a fork."""
         if self._is_of_fork or self._gone is not None:
             return
         with self._refreshing:
@@ -541,17 +541,19 @@ class _Session:
         self._ends.wait(_REFRESH_PAUSE_SECONDS)
         while True:
             with self._refreshing:
-                if not self._to_refresh:
+                # Where the process ends, Python 3.12 and newer start no thread, which gRPC needs to connect.
+                if not self._to_refresh or self._ends.is_set():
                     self._is_idle.set()
                     return
                 name, gpu = self._to_refresh.popleft()
             try:
-                _log.refreshed(name, *self._asked_again(name, gpu))
+                outcome, what = self._asked_again(name, gpu)
             except Exception as error:
-                _log.refreshed(name, _log.FAILED, str(error))
+                outcome, what = _log.FAILED, str(error)
+            _log.refreshed(name, outcome, what)
 
     def _finish(self) -> None:
-        """At the end of the process: no thread may be inside of gRPC then."""
+        """At the end of the process, which must not stop a thread inside of gRPC: waits for the call in flight."""
         if self.process == os.getpid():
             self._ends.set()
             self._is_idle.wait()
@@ -563,7 +565,7 @@ class _Session:
         if answer is None:
             _kept.forget(name, self._scope(gpu))
             return _log.UNKNOWN, ""
-        return (_log.UNCHANGED, "") if answer.config == before else (_log.CHANGED, str(answer.config))
+        return (_log.UNCHANGED, "") if dict(answer.config) == before else (_log.CHANGED, str(answer.config))
 
 
 def _absence(error: TunefarmError) -> UnavailableError:

@@ -74,7 +74,7 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
 
     A config that the daemon knows for the kernel (its source, its configs, the version of Triton), the key and the GPU is
     taken, and nothing is launched for tuning. It is kept on this machine: later starts take it without asking, and have a
-    thread ask again a second later, for the start after them. For others `policy` says what happens, or else
+    thread ask again, for the start after them. For others `policy` says what happens, or else
     TUNEFARM_TRITON_POLICY:
     "wait" (the default): the call waits for the daemon, at most 30 minutes for a job, which tunes the kernel for the shapes,
     types and scalars of the call, on random floating-point numbers and on the call's integers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import os
 import sys
 import threading
@@ -81,4 +82,5 @@ atexit.register(_print_counts)
 
 
 def _print(line: str) -> None:
-    print(f"tunefarm.triton: {line}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError):  # it is closed
+        print(f"tunefarm.triton: {line}", file=sys.stderr, flush=True)
