@@ -581,7 +581,7 @@ class Kept(KeptTest):
         self.run_once(self.kernel(), arguments(2000))
         self.refreshed()
         self.assertEqual((self.launched(), self.daemon.calls), ([128, 128], ["connect"]))
-        self.assertEqual(len(self.files()), 2)
+        self.assertEqual((len(self.files()), self.log.getvalue().count("asked again")), (2, 1))
 
     def test_a_child_of_a_process_that_has_launched_connects_to_nothing(self):
         self.tuned()
