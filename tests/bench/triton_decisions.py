@@ -1,6 +1,6 @@
-"""What tunefarm.triton adds to a program with kernels for @triton.autotune: milliseconds of install(), of the first decision of
-a process and of 20 later ones, in starts that find answers in different places: medians, and the longest ones. A decision is
-what Triton's autotuner waits for before it launches a new key.
+"""What tunefarm.triton adds to a program with kernels for @triton.autotune: milliseconds of install(), of the first
+decision of a process and of 20 later ones (median, longest), in starts that find answers in different places. A decision
+is what Triton's autotuner waits for before it launches a new key.
 
     TUNEFARM_SOURCE_DIR=$PWD PYTHONPATH=$PWD/build/release/python TUNEFARM_BIN_DIR=$PWD/build/release/bin \
         python3 tests/bench/triton_decisions.py [--triton]
@@ -27,7 +27,10 @@ START_SECONDS = 120
 BLOCKS = (64, 128, 256)
 DEFINITION = """
 display_name: "%s" language: LANGUAGE_HOST_CXX
-sources { path: "work.cc" content: "extern \\"C\\" void work(int* out, int block) { for (int i = 0; i < 16; ++i) out[i] = i; }" }
+sources {
+  path: "work.cc"
+  content: "extern \\"C\\" void work(int* out, int block) { for (int i = 0; i < 16; ++i) out[i] = i; }"
+}
 parameters { name: "BLOCK" values { ints: 64 ints: 128 ints: 256 } bind: BIND_RUN }
 arguments { name: "out" buffer { data_type: DATA_TYPE_I32 length: "16" access: ACCESS_OUT } }
 arguments { name: "block" scalar { data_type: DATA_TYPE_I32 value: "BLOCK" } }
@@ -39,8 +42,8 @@ reference { steps { kernel { entry: "work" arguments: ["out", "block"] } } }
 def fake_torch():
     properties = types.SimpleNamespace(name="stand-in", uuid="")
     cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False,
-                                 is_available=lambda: True, mem_get_info=lambda: (1 << 40, 1 << 40), synchronize=lambda: None,
-                                 current_device=lambda: 0, get_device_properties=lambda number: properties)
+                                 is_available=lambda: True, mem_get_info=lambda: (1 << 40, 1 << 40),
+                                 synchronize=lambda: None, current_device=lambda: 0, get_device_properties=lambda number: properties)
     return types.SimpleNamespace(cuda=cuda, Tensor=type(None))
 
 
@@ -139,9 +142,11 @@ def main(*options):
         for name in ("TUNEFARM_SERVER", "TUNEFARM_TRITON_POLICY", "TUNEFARM_TRITON_RUN_ID", "TORCHELASTIC_RUN_ID"):
             os.environ.pop(name, None)
         grpc = subprocess.run([sys.executable, "-c", "import numpy, time; begin = time.perf_counter(); import grpc; "
-                               "print((time.perf_counter() - begin) * 1e3)"], stdout=subprocess.PIPE, text=True, check=True)
+                               "print((time.perf_counter() - begin) * 1e3)"],
+                              stdout=subprocess.PIPE, text=True, check=True)
         print(f"ms: median, longest. import grpc alone: {float(grpc.stdout):.0f} ms\n")
-        print("| start | install() | first decision | later decisions | from where, in the last start |\n|---|---|---|---|---|")
+        print("| start | install() | first decision | later decisions | from where, in the last start |")
+        print("|---|---|---|---|---|")
         daemon = subprocess.Popen([BIN / "tunefarmd", "--data-dir", data, "--python-interpreter", sys.executable],
                                   stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

@@ -56,7 +56,8 @@ def agreed(kernel: "_asking.Kernel", key: Any, run_id: str, snapshot: Optional[s
         return _without_daemon(run_id, name, gpu, snapshot, error)
 
 
-def _without_daemon(run_id: str, name: str, gpu: "_asking.Gpu", snapshot: Optional[str], error: TunefarmError) -> Agreed:
+def _without_daemon(run_id: str, name: str, gpu: "_asking.Gpu", snapshot: Optional[str],
+                    error: TunefarmError) -> Agreed:
     def unknown(why: str) -> UnavailableError:
         return UnavailableError(f"what the other processes of run {run_id} use cannot be known here: {error.message}; and "
                                 f"{why}", code=error.code, reason=error.reason)

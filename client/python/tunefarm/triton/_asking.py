@@ -2,7 +2,7 @@
 
 The best config of a kernel and a key is that of a definition whose display name has the digest of both, so that one call
 by name answers. The definition itself is of the first call with the key: its shapes, types, scalars and integers.
-Answers are kept for later starts, which take them without asking; each of those has a thread ask again, for the next one."""
+Answers are kept for later starts, which take them without asking, and have a thread ask again for the starts after them."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ class Kernel:
         return f"{_definition.display_name(self._function.fn.__name__)[:40]}_{digest.hexdigest()[:20]}"
 
     def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Optional[Decision]:
-        """One of the decorator's configs, or of those that pruning makes: what is kept from an earlier start on a GPU like
-        this one, which is asked for again later, else what the daemon has found. UnavailableError where it is away and
-        nothing is kept."""
+        """One of the decorator's configs, or of those that pruning makes: what is kept from an earlier start on a GPU
+        like this one, which is asked for again later, else what the daemon has found. UnavailableError where it is away
+        and nothing is kept."""
         name, gpu, session = self.name(key), current_gpu(), current_session()
         kept = self.listed(session.kept(name, gpu), pruned)
         if kept is not None and gpu.kind:
@@ -134,13 +134,14 @@ class Kernel:
         job = session.job_of(name) or self._submitted("submit", name, gpu, session, key, configs, args, kwargs)
         return f"{job.name} tunes it"
 
-    def _submitted(self, method: str, name: str, gpu: "Gpu", session: "_Session", key: Any, configs: Sequence[Any], args: Any,
-                   kwargs: Any, **options: Any) -> model.Job:
+    def _submitted(self, method: str, name: str, gpu: "Gpu", session: "_Session", key: Any, configs: Sequence[Any],
+                   args: Any, kwargs: Any, **options: Any) -> model.Job:
         client = session.client()
         made = self._definition(name, key, configs, args, kwargs, functools.partial(client.upload_array, progress=False))
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-            return getattr(client, method)(_definition.write(made, Path(folder)), progress=False, device=session.selector(gpu),
-                                           strategy="exhaustive", promote_given=True, label=f"{_LABEL} {name}", **options)
+            return getattr(client, method)(_definition.write(made, Path(folder)), progress=False,
+                                           device=session.selector(gpu), strategy="exhaustive", promote_given=True,
+                                           label=f"{_LABEL} {name}", **options)
 
     @staticmethod
     def _config(configs: Sequence[Any], answer: Mapping[str, Any]) -> Optional[Any]:
@@ -417,13 +418,14 @@ def current_gpu() -> Gpu:
     if torch is None:
         return Gpu()
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    kind = [str(getattr(properties, name, "")) for name in ("name", "major", "minor", "multi_processor_count", "total_memory")]
-    return Gpu(properties.name, str(getattr(properties, "uuid", "")), " ".join(kind))
+    traits = ("name", "major", "minor", "multi_processor_count", "total_memory")
+    kind = " ".join(str(getattr(properties, trait, "")) for trait in traits)
+    return Gpu(properties.name, str(getattr(properties, "uuid", "")), kind)
 
 
 class _Session:
-    """A process's connection to its daemon, and what is kept of that daemon's answers. A daemon that was away once is not
-    asked again. Launches use it one at a time, and the thread that asks again."""
+    """A process's connection to its daemon, and what is kept of that daemon's answers. A daemon that was away once is
+    not asked again. Used by one launch at a time, and by the thread that asks again."""
 
     def __init__(self, is_of_fork: bool) -> None:
         self.process = os.getpid()
@@ -474,8 +476,8 @@ class _Session:
         return own
 
     def best(self, name: str, gpu: Gpu) -> Optional[model.Answer]:
-        """The best config of the definitions of that name, which is kept; None where none is known. UnavailableError where
-        the daemon is away."""
+        """The best config of the definitions of that name, which is kept; None where none is known. UnavailableError
+        where the daemon is away."""
         client, device = self.client(), self.selector(gpu)
         try:
             answer = self._answered(lambda: client.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
@@ -522,8 +524,8 @@ class _Session:
         return f"{gpu.kind} at {self._daemon}"
 
     def refresh(self, name: str, gpu: Gpu) -> None:
-        """Has a thread ask the daemon again for what is kept, for the next start, unless the process ends before that. Not in
-        a child of a process that may have connected: gRPC does not survive a fork."""
+        """Has a thread ask the daemon again for what is kept, for the next start, unless the process ends before that.
+        Not in a child of a process that may have connected: gRPC does not survive a fork."""
         if self._is_of_fork or self._gone is not None:
             return
         with self._refreshing:
@@ -532,7 +534,7 @@ class _Session:
                 return
             self._is_idle.clear()
         try:
-            # threading.Thread.start() would wait until the thread runs, which takes milliseconds where all cores are busy.
+            # threading.Thread.start() would wait until the thread runs: milliseconds where all cores are busy.
             _thread.start_new_thread(self._refresh, ())
         except RuntimeError:  # the process ends, or may have no more threads
             self._is_idle.set()

@@ -1,8 +1,8 @@
 """install and autotune: Triton's own autotuner, with a cache that the daemon fills. Private.
 
-What Triton looks up in its cache of configs (Autotuner.cache) for a new key is decided here: by what
-an earlier start has kept, by what the daemon knows or finds now, by what the processes of a distributed run agree on, or by Triton itself. Hooks, heuristics and launches
-stay Triton's."""
+What Triton looks up in its cache of configs (Autotuner.cache) for a new key is decided here: by what an earlier start
+has kept, by what the daemon knows or finds now, by what the processes of a distributed run agree on, or by Triton
+itself. Hooks, heuristics and launches stay Triton's."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
 
     A config that the daemon knows for the kernel (its source, its configs, the version of Triton), the key and the GPU is
     taken, and nothing is launched for tuning. It is kept on this machine: later starts take it without asking, and have a
-    thread ask again, for the start after them. For others `policy` says what happens, or else
-    TUNEFARM_TRITON_POLICY:
+    thread ask again, for the start after them. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
     "wait" (the default): the call waits for the daemon, at most 30 minutes for a job, which tunes the kernel for the shapes,
     types and scalars of the call, on random floating-point numbers and on the call's integers.
     "default": the first config; the daemon tunes meanwhile, for the next start.
     "inprocess": Triton tunes as it does without tunefarm.
-    Without a daemon: what is kept; else the first config for "default", and Triton's own tuning otherwise. What cannot be tuned by the daemon is tuned by Triton. A call that is captured into a graph tunes nothing.
+    Without a daemon: what is kept; else the first config for "default", and Triton's own tuning otherwise. What cannot be
+    tuned by the daemon is tuned by Triton. A call that is captured into a graph tunes nothing.
     In a distributed run, which TUNEFARM_TRITON_RUN_ID, TORCHELASTIC_RUN_ID (of torchrun) or install() names, all processes
     and later starts take what the first of them was told. Where that is that nothing is known, and also where a process
     cannot know it, they take the first config, the latter with a warning; Triton tunes nothing there, and "inprocess" is
@@ -207,7 +207,8 @@ class _Cache(Dict[Any, Any]):
             return Decision(configs[0], _log.FIRST, "the only config")
         if is_captured:
             call.passing_keys = (key,)
-            return Decision(configs[0], _log.FIRST, "the first config, for this call alone: it is captured into a graph")
+            return Decision(configs[0], _log.FIRST,
+                            "the first config, for this call alone: it is captured into a graph")
         if refusal is not None:
             return Decision(configs[0], _log.FIRST, f"the first config: {refusal.why}")
         try:

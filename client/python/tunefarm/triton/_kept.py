@@ -1,8 +1,8 @@
 """What was answered at earlier starts, kept on this machine. Private.
 
 Each answer is a JSON file of its own in $XDG_CACHE_HOME/tunefarm/triton (~/.cache where the variable is not set), which
-repeats what it is the answer to: a file that is damaged, or of another question, is no answer. A file changes as a whole, so
-that processes and threads may read and write at the same time."""
+repeats the question: a file that is damaged, or of another question, is no answer. A file changes as a whole, so that
+processes and threads may read and write at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What TUNEFARM_TRITON_LOG=1 prints on standard error: a line for each decision, and counts when the process ends. Private."""
+"""What TUNEFARM_TRITON_LOG=1 prints on standard error: a line for each decision, and counts when the process ends.
+Private."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def decided(kernel: str, key: Any, decision: Decision) -> None:
     if _is_on():
-        _count(_decisions, decision.source, f"{kernel} {key}: {decision.config or TRITON} ({' '.join(decision.why.split())})")
+        why = " ".join(decision.why.split())
+        _count(_decisions, decision.source, f"{kernel} {key}: {decision.config or TRITON} ({why})")
 
 
 def refreshed(name: str, outcome: str, what: str) -> None:

@@ -107,7 +107,7 @@ def is_heuristics(decorated: Any) -> bool:
 
 
 def prepare_all(tuner: Any) -> None:
-    """What an Autotuner's first launch would wait for. What is wrong, or is defined later, is for that launch to find."""
+    """What an Autotuner's first launch would wait for. What is wrong, or defined later, is for that launch to find."""
     try:
         inner = tuner.fn
         while is_heuristics(inner):
