@@ -1,17 +1,19 @@
 """Processes of a distributed run with kernels for @triton.autotune launch the same configs: whatever is tuned meanwhile, at
-later starts, and without the daemon, or they say that they cannot know. Triton has a stand-in, and the daemon, a real one,
-tunes C++ in the kernel's place."""
+later starts, and without the daemon, or they say that they cannot know. Processes of no run take what an earlier start has
+kept. Triton has a stand-in, and the daemon, a real one, tunes C++ in the kernel's place."""
 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import tunefarm
-from farm import HANG_SECONDS, Farm
+from farm import HANG_SECONDS, Farm, wait_until
 from tunefarm.model import JobState
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
@@ -61,6 +63,9 @@ def rank():
         return made
 
     _asking.Kernel._definition = definition
+    if "GPU" in os.environ:
+        sys.modules["torch"] = fake_torch(os.environ["GPU"])
+        _asking._Session.selector = lambda session, gpu: ""  # the daemon has no GPU
     listed = [triton.Config({"BLOCK": block}) for block in BLOCKS]
     axpy = triton.autotune(configs=listed, key=["n"])(kernels.axpy)
     for line in sys.stdin:
@@ -68,6 +73,14 @@ def rank():
         n = int(line)
         axpy[(1,)](numpy.zeros(n, "f4"), numpy.ones(n, "f4"), 0.5, n)
         print(json.dumps([launch.values["BLOCK"] for launch in triton.runtime.jit.launches]), flush=True)
+
+
+def fake_torch(name):
+    properties = types.SimpleNamespace(name=name, uuid="")
+    cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False,
+                                 is_available=lambda: True, synchronize=lambda: None, current_device=lambda: 0,
+                                 get_device_properties=lambda number: properties)
+    return types.SimpleNamespace(cuda=cuda, Tensor=type(None))
 
 
 class Rank:
@@ -193,6 +206,29 @@ class TritonRuns(unittest.TestCase):
         # What they learn later is what they were told.
         self.farm.start()
         self.assertEqual(self.rank("run", notes="a fourth one").launch(700), tuned)
+
+    def test_what_is_kept_is_taken_first_and_asked_for_again(self):
+        tuned = self.rank("", policy="wait", GPU="one").launch(900)
+        self.assertNotEqual(tuned, FIRST)
+        self.farm.process.send_signal(signal.SIGSTOP)
+        try:
+            kept = self.rank("", GPU="one")
+            self.assertEqual(kept.launch(900), tuned)
+        finally:
+            self.farm.process.send_signal(signal.SIGCONT)
+        self.assertIn("(kept from an earlier start)", kept.said())
+        wait_until(lambda: "asked again: unchanged" in kept.said(), "the answer to what was kept")
+        other = self.rank("", GPU="another")
+        self.assertEqual(other.launch(900), tuned)
+        self.assertIn("(known: kernels/", other.said())
+        self.farm.kill()
+        without = self.rank("", GPU="one")
+        self.assertEqual(without.launch(900), tuned)
+        wait_until(lambda: "asked again: without an answer: no daemon is running" in without.said(), "the daemon's absence")
+        self.assertEqual((kept.launch(900), without.launch(900)), (tuned, tuned))
+        in_a_run = self.rank("run", GPU="one")
+        self.assertEqual(in_a_run.launch(900), FIRST)
+        self.assertIn("NOT AGREED", in_a_run.said())
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class TritonAutotune(unittest.TestCase):
                                    "XDG_CACHE_HOME": f"{folder}/cache", **environment})
         print(f"start {number} {environment}:\n{done.stderr}{done.stdout}", flush=True)
         self.assertEqual(done.returncode, 0)
-        return json.loads(done.stdout.splitlines()[-1])
+        return {**json.loads(done.stdout.splitlines()[-1]), "counts": done.stderr.partition("tunefarm.triton: decisions ")[2]}
 
     def test_starts(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +113,11 @@ class TritonAutotune(unittest.TestCase):
                 self.assertEqual((run["benchmarks"], run["launches"]), (0, 3 * CALLS))
                 self.assertEqual(run["configs"], first["configs"])
                 self.assertEqual(len(run["decided_ms"]), 3)
+            self.assertRegex(first["counts"], "^3: 3 tuned by the daemon\n")
+            for run in (second, other):
+                self.assertRegex(run["counts"], "^3: 3 kept from an earlier start; asked again (.): \\1 unchanged\n")
+            # A daemon that is away is asked once.
+            self.assertRegex(without["counts"], "^3: 3 kept from an earlier start; asked again (.): \\1 without an answer\n")
             print(f"install: {second['install_ms']:.2f} ms; decisions of the second start: "
                   f"{', '.join(f'{ms:.2f}' for ms in second['decided_ms'])} ms")
 

@@ -60,9 +60,9 @@ def rank():
     decide = _autotune._Cache._decide
 
     def noted(cache, key, call):
-        config, why = decide(cache, key, call)
-        decisions.append([f"{cache._tuner.base_fn.__name__} {key}", str(config), why])
-        return config, why
+        decision = decide(cache, key, call)
+        decisions.append([f"{cache._tuner.base_fn.__name__} {key}", str(decision.config), decision.why])
+        return decision
 
     _autotune._Cache._decide = noted
     benchmarks = []

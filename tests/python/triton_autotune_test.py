@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import types
 import unittest
 import unittest.mock
@@ -29,7 +30,7 @@ import tunefarm  # noqa: E402
 import tunefarm.triton  # noqa: E402
 from tunefarm import _definitions  # noqa: E402
 from tunefarm.model import Match  # noqa: E402
-from tunefarm.triton import _asking, _autotune  # noqa: E402
+from tunefarm.triton import _asking, _autotune, _kept, _log  # noqa: E402
 from tunefarm.v1 import kernel_pb2  # noqa: E402
 from tune_kernel_test import FakeClient  # noqa: E402
 
@@ -289,13 +290,7 @@ class Starts(AutotuneTest):
         self.start()
         self.run_once(self.kernel())
         self.assertEqual(self.launched(), [128])
-        self.assertIn("(remembered: no daemon is running)", self.said())
-        for text in ("{", "5", '{"BLOCK": 512}'):
-            (file,) = pathlib.Path(os.environ["XDG_CACHE_HOME"], "tunefarm", "triton").iterdir()
-            file.write_text(text)
-            self.start()
-            self.run_once(self.kernel(policy="default"))
-            self.assertEqual(self.launched(), [64])
+        self.assertIn("(kept from an earlier start: no daemon is running)", self.said())
 
     def test_a_daemon_that_dies_meanwhile_is_asked_once(self):
         kernel = self.kernel(policy="default")
@@ -324,7 +319,7 @@ class Starts(AutotuneTest):
 
     def test_the_newest_answers_are_kept(self):
         folder = pathlib.Path(os.environ["XDG_CACHE_HOME"], "tunefarm", "triton")
-        with unittest.mock.patch.object(_asking, "_FILES_MAX", 2):
+        with unittest.mock.patch.object(_kept, "_FILES_MAX", 2):
             for count in (100, 200, 300):
                 before = set(folder.iterdir()) if folder.exists() else set()
                 self.run_once(self.kernel(), arguments(count))
@@ -365,6 +360,281 @@ class Starts(AutotuneTest):
             self.start()
             self.run_once(self.kernel())
         self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([128], 1))
+
+
+HANG_SECONDS = 60
+ENDING_PROGRAM = """
+import sys, threading, types
+import triton_autotune_test as test
+cuda, properties = test.fake_gpu()
+sys.modules["torch"] = types.SimpleNamespace(cuda=cuda, Tensor=type(None))
+is_asking = threading.Event()
+class Daemon(test.Daemon):
+    def best(self, *arguments, **named):
+        is_asking.set()
+        threading.main_thread().join()
+        return super().best(*arguments, **named)
+daemon = Daemon()
+daemon.devices = lambda timeout: [test.device_of(properties)]
+daemon.bests = {name: {"BLOCK": 256} for name in sys.argv[2:]}
+test._asking.Client = daemon.connect
+test._asking._REFRESH_PAUSE_SECONDS = float(sys.argv[1])
+kernel = test.AutotuneTest.kernel()
+for count in (1000, 2000):
+    kernel[(1,)](*test.arguments(count))
+    if sys.argv[1] == "0":
+        is_asking.wait()
+"""
+
+
+def fake_gpu():
+    """torch.cuda, and the properties of its GPU."""
+    properties = types.SimpleNamespace(name="NVIDIA H200", uuid="ab", major=9, minor=0, multi_processor_count=132,
+                                       total_memory=1 << 37)
+    cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: False,
+                                 is_available=lambda: True, mem_get_info=lambda: (1 << 37, 1 << 37), synchronize=lambda: None,
+                                 current_device=lambda: 0, get_device_properties=lambda number: properties)
+    return cuda, properties
+
+
+def device_of(properties):
+    """The daemon's, of that GPU."""
+    kind = types.SimpleNamespace(kind=tunefarm.DeviceKind.CUDA, display_name=properties.name)
+    return types.SimpleNamespace(uuid=f"GPU-{properties.uuid}", device_class=kind)
+
+
+class KeptTest(AutotuneTest):
+    """On a GPU that is known."""
+
+    def setUp(self):
+        super().setUp()
+        self.cuda, self.gpu = fake_gpu()
+        self.daemon.devices = lambda timeout: [device_of(self.gpu)]
+        torch = types.SimpleNamespace(cuda=self.cuda, Tensor=type(None))
+        self.enterContext(unittest.mock.patch.dict(sys.modules, {"torch": torch}))
+        self.enterContext(unittest.mock.patch.object(_asking, "_REFRESH_PAUSE_SECONDS", 0))
+        self.addCleanup(self.refreshed)
+
+    def refreshed(self):
+        """Waits until the daemon has been asked again."""
+        for session in _asking._sessions:
+            self.assertTrue(session._is_idle.wait(HANG_SECONDS))
+
+    def start(self):
+        self.refreshed()
+        super().start()
+        self.log.seek(0)
+        self.log.truncate()
+
+    def starts(self, block, calls, *said, **options):
+        """A start launches the block and makes these calls, those of the thread included."""
+        self.start()
+        self.run_once(self.kernel(**options))
+        self.refreshed()
+        self.assertEqual((self.launched(), self.daemon.calls), ([block], calls), self.log.getvalue())
+        for part in said:
+            self.assertIn(part, self.log.getvalue())
+
+    def tuned(self):
+        self.starts(128, ["connect", "best", "submit"], "(tuned by jobs/")
+
+    def has_kept(self, block=128, *said, **options):
+        self.starts(block, ["connect", "best"], "(kept from an earlier start)", *said, **options)
+
+    def files(self):
+        return sorted(pathlib.Path(os.environ["XDG_CACHE_HOME"], "tunefarm", "triton").iterdir())
+
+    def is_asked_first(self):
+        """What is kept does not answer."""
+        self.starts(128, ["connect", "best"], "(known: kernels/k, EXACT)")
+
+
+class Kept(KeptTest):
+    def test_a_kept_answer_is_taken_before_the_daemon_is_asked(self):
+        self.tuned()
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+        connect = self.daemon.connect
+
+        def connect_later(start):
+            if not gate.wait(HANG_SECONDS):
+                raise AssertionError("the launch waits for the daemon")
+            return connect(start)
+
+        with unittest.mock.patch.object(_asking, "Client", connect_later):
+            self.start()
+            kernel = self.kernel()
+            for _ in range(2):
+                self.run_once(kernel)
+            self.run_once(self.kernel())  # another launch, while the thread is connecting
+            self.assertEqual((self.launched(), self.daemon.calls), ([128] * 3, []))
+            self.assertRegex(self.said(), r"axpy \(1000, .*\): BLOCK: 128, .* \(kept from an earlier start\)")
+            gate.set()
+            self.refreshed()
+        self.assertEqual(self.daemon.calls, ["connect", "best", "best"])
+        self.assertRegex(self.log.getvalue(), "axpy_[0-9a-f]{20} asked again: unchanged")
+
+    def test_a_newer_best_is_used_from_the_next_start_on(self):
+        self.tuned()
+        (name,) = self.daemon.bests
+        self.daemon.bests[name] = {"BLOCK": 256}
+        self.has_kept(128, "asked again: changed for the next start: {'BLOCK': 256}")
+        self.has_kept(256, "asked again: unchanged")
+
+    def test_what_the_daemon_no_longer_knows_is_asked_at_the_next_start(self):
+        self.tuned()
+        self.daemon.bests.clear()
+        self.has_kept(128, "asked again: unknown to the daemon now")
+        self.assertEqual(self.files(), [])
+        self.tuned()
+
+    def test_every_policy_takes_what_is_kept_and_so_does_a_captured_launch(self):
+        self.tuned()
+        for policy in ("wait", "default", "inprocess"):
+            self.has_kept(policy=policy)
+        self.cuda.is_current_stream_capturing = lambda: True
+        self.has_kept()
+
+    def test_another_source_is_another_question(self):
+        def kernel(text):
+            @triton.jit
+            def f(y, n, BLOCK: tl.constexpr):
+                return y + 1
+
+            f.raw_src = [line.replace("y + 1", text) for line in f.raw_src]
+            return self.kernel(f, key=["n"])
+
+        given = [numpy.zeros(8, "f4"), 8]
+        self.run_once(kernel("y + 1"), given)
+        self.start()
+        self.run_once(kernel("y + 1"), given)
+        self.assertIn("(kept from an earlier start)", self.log.getvalue())
+        self.start()
+        self.run_once(kernel("y + 2"), given)
+        self.assertEqual(self.daemon.calls, ["connect", "best", "submit"])
+        with unittest.mock.patch.object(triton, "__version__", "3.7.0"):
+            self.start()
+            self.run_once(kernel("y + 1"), given)
+            self.assertEqual(self.daemon.calls, ["connect", "best", "submit"])
+
+    def test_answers_are_of_a_gpu_and_a_daemon(self):
+        self.tuned()
+        for name, value in (("name", "NVIDIA H100"), ("multi_processor_count", 66), ("total_memory", 1 << 36)):
+            with unittest.mock.patch.object(self.gpu, name, value):
+                self.is_asked_first()
+                self.has_kept()
+        for name, value in (("TUNEFARM_SERVER", "host:7070"), ("TUNEFARM_DATA_DIR", "/data")):
+            with unittest.mock.patch.dict(os.environ, {name: value}):
+                self.is_asked_first()
+                self.has_kept()
+        self.gpu.uuid = "cd"  # another one of the same kind
+        self.has_kept()
+
+    def test_without_a_known_gpu_the_daemon_is_asked(self):
+        with unittest.mock.patch.dict(sys.modules):
+            del sys.modules["torch"]
+            self.tuned()
+            self.is_asked_first()
+
+    def test_damaged_files_are_no_answers(self):
+        self.tuned()
+        (file,) = self.files()
+        good = file.read_text()
+        self.run_once(self.kernel(), arguments(2000))
+        (other,) = set(self.files()) - {file}
+        for text in ("", good[:-9], "{", "5", "null", "[" * 60_000, good.replace("128", "512"), other.read_text(), "\xff",
+                     good + " " * _kept._BYTES_MAX, good.replace('"answer": {', '"answer": [{').replace("}}", "}]}")):
+            file.write_bytes(text.encode("latin-1"))
+            self.is_asked_first()
+            self.assertEqual(file.read_text(), good)
+        file.unlink()
+        os.mkfifo(file)
+        self.is_asked_first()
+
+    def test_where_nothing_can_be_written_nothing_is_kept(self):
+        with tempfile.NamedTemporaryFile() as no_folder, unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": no_folder.name}):
+            self.tuned()
+            self.is_asked_first()
+
+    def test_answers_that_are_confirmed_stay(self):
+        for count in (100, 200):
+            self.run_once(self.kernel(), arguments(count))
+        for file in self.files():
+            os.utime(file, (1, 1))
+        self.start()
+        self.run_once(self.kernel(), arguments(100))
+        self.refreshed()
+        (confirmed,) = [file for file in self.files() if file.stat().st_mtime > 1]
+        with unittest.mock.patch.object(_kept, "_FILES_MAX", 2):
+            self.run_once(self.kernel(), arguments(300))
+        self.assertEqual(len(self.files()), 2)
+        self.assertIn(confirmed, self.files())
+
+    def test_a_daemon_that_is_killed_is_asked_once(self):
+        self.tuned()
+        self.run_once(self.kernel(), arguments(2000))
+        self.daemon.is_away = True
+        self.start()
+        self.run_once(self.kernel())
+        self.refreshed()
+        self.assertIn("asked again: without an answer: no daemon is running", self.log.getvalue())
+        self.run_once(self.kernel(), arguments(2000))
+        self.refreshed()
+        self.assertEqual((self.launched(), self.daemon.calls), ([128, 128], ["connect"]))
+        self.assertEqual((len(self.files()), self.log.getvalue().count("asked again")), (2, 1))
+
+    def test_a_child_of_a_process_that_has_launched_connects_to_nothing(self):
+        self.tuned()
+        self.start()
+        self.run_once(self.kernel())
+        self.refreshed()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self.run_once(self.kernel())
+            self.refreshed()
+            os.write(writer, f"{self.launched()} {self.daemon.calls}".encode())
+            os._exit(0)
+        os.close(writer)
+        with open(reader) as told:
+            self.assertEqual(told.read(), "[128, 128] ['connect', 'best']")
+        os.waitpid(child, 0)
+
+    def test_a_program_that_ends_waits_for_the_call_in_flight_alone(self):
+        self.tuned()
+        self.run_once(self.kernel(), arguments(2000))
+        folders = [str(DATA / "fake_triton"), str(DATA / "triton"), str(SOURCE / "tests" / "python"),
+                   str(pathlib.Path(tunefarm.__file__).parents[1])]
+        for pause, again in (("1e6", ""), ("0", "; asked again 1: 1 changed for the next start")):
+            done = subprocess.run([sys.executable, "-c", ENDING_PROGRAM, pause, *self.daemon.bests], capture_output=True,
+                                  text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.splitlines()[-1],
+                             f"tunefarm.triton: decisions 2: 2 kept from an earlier start{again}")
+        for count, block in ((1000, 256), (2000, 128)):
+            self.start()
+            self.run_once(self.kernel(), arguments(count))
+            self.assertEqual(self.launched(), [block])
+
+    def test_standard_error_may_be_closed(self):
+        self.tuned()
+        self.start()
+        self.log.close()
+        self.run_once(self.kernel())
+        self.refreshed()
+        self.assertEqual((self.launched(), self.daemon.calls), ([128], ["connect", "best"]))
+
+    def test_what_is_counted(self):
+        for counts in (_log._decisions, _log._refreshes):
+            counts.clear()
+        self.tuned()
+        self.has_kept()
+        self.daemon.bests.clear()
+        self.has_kept()
+        self.starts(64, ["connect", "best", "submit"], policy="default")
+        self.run_once(self.kernel(policy="inprocess"), arguments(2000))
+        self.assertEqual(dict(_log._decisions), {_log.TUNED: 1, _log.KEPT: 2, _log.FIRST: 1, _log.TRITON: 1})
+        self.assertEqual(dict(_log._refreshes), {_log.UNCHANGED: 1, _log.UNKNOWN: 1})
 
 
 class Install(AutotuneTest):
@@ -627,7 +897,7 @@ class Refusals(AutotuneTest):
             self.assertEqual(self.daemon.jobs_run[0]["device"], "GPU-AB")
             device.uuid, device.device_class.display_name = "GPU-CD", "other"
             self.start()
-            self.run_once(self.kernel())
+            self.run_once(self.kernel(), arguments(900))
             self.assertIn("the daemon has no H", self.said())
 
 

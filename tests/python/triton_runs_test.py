@@ -13,7 +13,7 @@ import weakref
 import triton_autotune_test as autotune
 import tunefarm
 from tunefarm.model import Match
-from tunefarm.triton import _autotune
+from tunefarm.triton import _autotune, _kept
 
 BEGUN_AT_MS, REVISION = 1000, 7
 
@@ -192,6 +192,38 @@ class Runs(autotune.AutotuneTest):
             self.cannot_know("the launch is captured into a graph")
         self.assertEqual((self.daemon.jobs_run, self.daemon.fixed), ([], {}))
         self.starts(128)
+
+
+class RunsOnAKnownGpu(Runs, autotune.KeptTest):
+    """Where processes of no run take what is kept from earlier starts."""
+
+    def setUp(self):
+        super().setUp()
+        self.daemon.devices = lambda timeout: [autotune.device_of(self.gpu)]
+
+    def test_what_processes_of_no_run_have_kept_is_not_the_runs(self):
+        os.environ["TORCHELASTIC_RUN_ID"] = "none"
+        self.starts(128)
+        (name,) = self.daemon.bests
+        self.daemon.bests[name] = {"BLOCK": 256}
+        os.environ["TORCHELASTIC_RUN_ID"] = "job"
+        self.starts(256)
+        self.assertEqual(self.daemon.calls, ["connect", "join", "best", "agree"])
+        self.daemon.bests[name] = {"BLOCK": 64}
+        self.starts(256)
+        os.environ["TORCHELASTIC_RUN_ID"] = "none"
+        self.starts(256)  # what is known is kept, the run's answers apart
+        self.refreshed()
+        self.starts(64)
+        os.environ["TORCHELASTIC_RUN_ID"] = "job"
+        self.starts(256)
+        # Nor is it an answer where the run is unknown.
+        self.daemon.is_away = True
+        os.environ["TORCHELASTIC_RUN_ID"] = "other"
+        with unittest.mock.patch.object(_kept, "read", wraps=_kept.read) as read:
+            self.starts(64)
+        self.assertIn("NOT AGREED: what the other processes of run other use cannot be known here", self.said())
+        self.assertEqual({call.args[0].partition("_")[0] for call in read.call_args_list}, {"run"})
 
 
 if __name__ == "__main__":

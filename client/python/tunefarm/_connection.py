@@ -124,9 +124,14 @@ def _start(data_directory: str) -> None:
         raise UnavailableError(f"the daemon could not be started: {said}")
 
 
+def named_address(server: Optional[str], data_directory: Optional[str]) -> str:
+    """Of the daemon that is named by its address; empty where it is the private one of a data directory."""
+    return server or ("" if data_directory else os.environ.get("TUNEFARM_SERVER", ""))
+
+
 def find_server(server: Optional[str], data_directory: Optional[str], start: bool) -> str:
     """The address to connect to, as gRPC writes it. Starts the private daemon if it may and must."""
-    address = server or ("" if data_directory else os.environ.get("TUNEFARM_SERVER", ""))
+    address = named_address(server, data_directory)
     if not address:
         directory = chosen_data_directory(data_directory, os.environ)
         path = admin_socket(directory, os.environ)

@@ -29,6 +29,7 @@ _THREADS_X = 256  # of a block where no parameter says how many
 _RTOL = 1e-5  # of numpy.allclose
 # Where the outputs of other configs are compared with those of the first one: sums in another order differ by more.
 _FIRST_CONFIG_TOLERANCE = {"f16": 1e-2, "bf16": 3e-2, "f32": 1e-3, "f64": 1e-9}
+_NOT_WORD = re.compile(r"\W+")
 _DEFINE = re.compile(r"[!%&()*+,\-./0-9:<=>?A-Z\[\]^_a-z{}~]*")
 
 
@@ -225,8 +226,8 @@ def build(kernel_name: str, source: Source, arguments: Sequence[Argument], const
 
 
 def display_name(kernel_name: str) -> str:
-    name = re.sub(r"\W+", "_", re.sub(r"<.*", "", kernel_name).lower()).strip("_")[:63]
-    return name if re.match(r"[a-z]", name) else f"kernel_{name}"[:63].rstrip("_")
+    name = _NOT_WORD.sub("_", kernel_name.partition("<")[0].lower()).strip("_")[:63]
+    return name if "a" <= name[:1] <= "z" else f"kernel_{name}"[:63].rstrip("_")
 
 
 def _options(given: Optional[Sequence[str]]) -> List[str]:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 from tunefarm import _wire
 from tunefarm._snapshot import Snapshot
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError, TunefarmError, UnavailableError
-from tunefarm.triton import _asking
+from tunefarm.triton import _asking, _kept
 
 
 class Agreed(NamedTuple):
@@ -34,29 +34,30 @@ def agreed(kernel: "_asking.Kernel", key: Any, run_id: str, snapshot: Optional[s
 
     TunefarmError where what the other processes launch cannot be known here: the daemon is away, and neither this machine's
     notes nor the snapshot answer; or nobody could describe the kernel to the daemon."""
-    name, session = kernel.name(key), _asking.current_session()
+    name, gpu, session = kernel.name(key), _asking.current_gpu(), _asking.current_session()
     try:
         run = session.run(run_id)
         begin = _Begin(run.begun_at_ms, run.revision)
         _note_begin(run_id, begin)
-        noted = _noted(run_id, begin, name, session.gpu)
+        noted = _noted(run_id, begin, name, gpu)
         if noted is not None:
             return Agreed(noted, f"run {run_id} agreed, as noted here")
-        found = "" if kernel.is_known(name) else find()
+        found = find() if session.best(name, gpu) is None else ""
         try:
-            answer = session.agreed(run, name)
+            answer = session.agreed(run, name, gpu)
         except NotFoundError as error:
             raise NotFoundError(f"run {run_id} cannot agree on what nobody has described to the daemon: "
                                 f"{found or error.message}") from None
         config = dict(answer.config)
-        _note(run_id, begin, name, session.gpu, config)
+        _note(run_id, begin, name, gpu, config)
         what = f"{answer.kernel}, {answer.match.name}" if answer else "nothing is known"
         return Agreed(config, f"run {run_id} agreed: {what}{f'; {found}' if found else ''}")
     except (UnavailableError, DeadlineExceededError) as error:
-        return _without_daemon(run_id, name, session.gpu, snapshot, error)
+        return _without_daemon(run_id, name, gpu, snapshot, error)
 
 
-def _without_daemon(run_id: str, name: str, gpu: str, snapshot: Optional[str], error: TunefarmError) -> Agreed:
+def _without_daemon(run_id: str, name: str, gpu: "_asking.Gpu", snapshot: Optional[str],
+                    error: TunefarmError) -> Agreed:
     def unknown(why: str) -> UnavailableError:
         return UnavailableError(f"what the other processes of run {run_id} use cannot be known here: {error.message}; and "
                                 f"{why}", code=error.code, reason=error.reason)
@@ -73,7 +74,7 @@ def _without_daemon(run_id: str, name: str, gpu: str, snapshot: Optional[str], e
         file = Snapshot(snapshot)
         if file.revision != begin.revision:
             raise unknown(f"the snapshot {snapshot} has revision {file.revision}, the run agreed on {begin.revision}") from None
-        best = file.only_best(name, gpu)
+        best = file.only_best(name, gpu.name)
     except (OSError, InvalidArgumentError) as damage:
         raise unknown(f"the snapshot cannot be read: {damage}") from None
     if best is None:
@@ -81,7 +82,7 @@ def _without_daemon(run_id: str, name: str, gpu: str, snapshot: Optional[str], e
     return Agreed(_wire.values_from(best.config.values), f"of the snapshot that run {run_id} agreed on: {error.message}")
 
 
-# ---- Notes, among the answers that are kept for starts without the daemon ----
+# ---- Notes, among the answers that are kept. They hold without the daemon, so that it is no part of their scope ----
 
 
 def _file_of(run_id: str, name: str = "") -> str:
@@ -90,23 +91,23 @@ def _file_of(run_id: str, name: str = "") -> str:
 
 
 def _note_begin(run_id: str, begin: _Begin) -> None:
-    _asking.remember(_file_of(run_id), "", begin._asdict())
+    _kept.keep(_file_of(run_id), "", begin._asdict())
 
 
 def _noted_begin(run_id: str) -> Optional[_Begin]:
-    noted = _asking.remembered(_file_of(run_id), "")
+    noted = _kept.read(_file_of(run_id), "")
     try:
         return _Begin(int(noted["at_ms"]), int(noted["revision"]))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _note(run_id: str, begin: _Begin, name: str, gpu: str, config: Dict[str, Any]) -> None:
-    _asking.remember(_file_of(run_id, name), gpu, {**begin._asdict(), "config": config})
+def _note(run_id: str, begin: _Begin, name: str, gpu: "_asking.Gpu", config: Dict[str, Any]) -> None:
+    _kept.keep(_file_of(run_id, name), gpu.kind, {**begin._asdict(), "config": config})
 
 
-def _noted(run_id: str, begin: _Begin, name: str, gpu: str) -> Optional[Dict[str, Any]]:
-    noted = _asking.remembered(_file_of(run_id, name), gpu)
+def _noted(run_id: str, begin: _Begin, name: str, gpu: "_asking.Gpu") -> Optional[Dict[str, Any]]:
+    noted = _kept.read(_file_of(run_id, name), gpu.kind)
     config = noted.get("config")
     is_of_run = (noted.get("at_ms"), noted.get("revision")) == begin
     return config if is_of_run and isinstance(config, dict) else None

@@ -1,22 +1,25 @@
 """What @tunefarm.triton.autotune asks the daemon for. Private.
 
 The best config of a kernel and a key is that of a definition whose display name has the digest of both, so that one call
-by name answers. The definition itself is of the first call with the key: its shapes, types, scalars and integers."""
+by name answers. The definition itself is of the first call with the key: its shapes, types, scalars and integers.
+Answers are kept for later starts, which take them without asking, and have a thread ask again for the starts after them."""
 
 from __future__ import annotations
 
+import _thread
+import atexit
+import collections
 import functools
 import hashlib
-import json
 import os
-import re
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from tunefarm import _data_files, model
+from tunefarm import _connection, _data_files, model
 from tunefarm._run import Run
 from tunefarm.client import Client
 from tunefarm.errors import (DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, NotFoundError,
@@ -24,14 +27,16 @@ from tunefarm.errors import (DeadlineExceededError, FailedPreconditionError, Inv
 from tunefarm.inline import _arguments, _definition
 from tunefarm.inline._arguments import Argument
 from tunefarm.inline._space import Space
-from tunefarm.triton import _source, _tune
+from tunefarm.triton import _kept, _log, _source, _tune
+from tunefarm.triton._log import Decision
 from tunefarm.v1 import kernel_pb2
 
 _LABEL = "tunefarm.triton.autotune"
 _WORST_MATCH = "STALE_SOURCE"  # the same kernel and key, where other shapes were submitted later
 _LOOKUP_SECONDS = 10.0
 _TUNE_SECONDS = 1800.0  # of a job; Triton tunes what takes longer, such as one whose turn does not come
-_FILES_MAX = 10_000  # of remembered answers
+# Before kept answers are asked for again: the launch that takes one goes on meanwhile without sharing the interpreter.
+_REFRESH_PAUSE_SECONDS = 0.1
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 _INTEGER_BYTES_MAX = 16 << 20  # of a tensor that is taken by value
 _ADDRESS_MIN, _ADDRESS_END = 1 << 32, 1 << 57  # of the tensors to which a tensor of integers may point
@@ -43,7 +48,6 @@ _DOES_NOT_FIT = (model.Outcome.COMPILE_ERROR, model.Outcome.INFEASIBLE_LAUNCH, m
 _PLAIN = (bool, int, float, str)
 
 Upload = Callable[[Any, str], Any]
-Answer = Tuple[Optional[Any], str]  # a config or None, and why
 
 
 class Kernel:
@@ -77,80 +81,78 @@ class Kernel:
         digest.update(f"\0{_key_text(key)}".encode())
         return f"{_definition.display_name(self._function.fn.__name__)[:40]}_{digest.hexdigest()[:20]}"
 
-    def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Answer:
-        """What the daemon has found or, where it is away, had found at an earlier start: one of the decorator's configs, or
-        of those that pruning makes. UnavailableError where it is away and nothing is known."""
-        name, session = self.name(key), current_session()
+    def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Optional[Decision]:
+        """One of the decorator's configs, or of those that pruning makes: what is kept from an earlier start on a GPU
+        like this one, which is asked for again later, else what the daemon has found. UnavailableError where it is away
+        and nothing is kept."""
+        name, gpu, session = self.name(key), current_gpu(), current_session()
+        kept = self.listed(session.kept(name, gpu), pruned)
+        if kept is not None and gpu.kind:
+            session.refresh(name, gpu)
+            return Decision(kept, _log.KEPT, "kept from an earlier start")
         try:
-            answer = session.best(name)
-            if answer:
-                remember(name, session.gpu, answer.config)
-                return self.listed(answer.config, pruned), f"known: {answer.kernel}, {answer.match.name}"
-            return None, ""
-        except NotFoundError:  # nobody has submitted such a definition
-            return None, ""
+            answer = session.best(name, gpu)
         except UnavailableError as error:
-            config = self.listed(remembered(name, session.gpu), pruned)
-            if config is None:
+            if kept is None:
                 raise
-            return config, f"remembered: {error}"
-
-    def is_known(self, name: str) -> bool:
-        """Whether the daemon has found something for the name. UnavailableError where it is away."""
-        session = current_session()
-        try:
-            answer = session.best(name)
-        except NotFoundError:  # nobody has submitted such a definition
-            return False
-        if answer:
-            remember(name, session.gpu, answer.config)
-        return bool(answer)
+            return Decision(kept, _log.KEPT, f"kept from an earlier start: {error}")
+        config = self.listed(answer.config, pruned) if answer is not None else None
+        if answer is None or config is None:
+            return None
+        return Decision(config, _log.KNOWN, f"known: {answer.kernel}, {answer.match.name}")
 
     def listed(self, config: Mapping[str, Any], pruned: Callable[[], Sequence[Any]]) -> Optional[Any]:
         """The one of the decorator's configs, or of those that pruning makes, that the values mean."""
         found = self._config(self._tuner.configs, config)
         return self._config(pruned(), config) if config and found is None else found
 
-    def tune(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> Answer:
-        """Waits until the daemon has tried them all. The reason for no config is for people."""
-        session, name = current_session(), self.name(key)
+    def tune(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> Decision:
+        """Waits until the daemon has tried them all."""
+        name, gpu, session = self.name(key), current_gpu(), current_session()
         running = session.job_of(name)
         if running is not None:  # of another process
             session.client().wait(running, timeout=_TUNE_SECONDS)
             found = self.known(key, lambda: configs)
-            if found[0] is not None:
+            if found is not None:
                 return found
         _synchronize()  # what the caller has enqueued would disturb measurements
         for first in range(min(len(configs), _REFERENCES_MAX)):
-            job = self._submitted("tune", session, name, key, configs[first:], args, kwargs, timeout=_TUNE_SECONDS)
+            job = self._submitted("tune", name, gpu, session, key, configs[first:], args, kwargs, timeout=_TUNE_SECONDS)
             if job.best is not None:
-                remember(name, session.gpu, job.best.config)
-                return self._config(configs, job.best.config), f"tuned by {job.name}, {job.best.time_ns / 1e6:.6g} ms"
+                session.keep(name, gpu, job.best.config)
+                return Decision(self._config(configs, job.best.config), _log.TUNED,
+                                f"tuned by {job.name}, {job.best.time_ns / 1e6:.6g} ms")
             failed = next((trial for trial in session.client().results(job) if trial.message), None)
             if failed is None or failed.outcome not in _DOES_NOT_FIT:
                 break
         why = f"; the first: {failed.outcome.name}: {failed.message}" if failed else ""
-        return None, f"{job.name} found no config that runs and is right{why}"
+        return Decision(None, _log.TRITON, f"{job.name} found no config that runs and is right{why}")
 
     def submit(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> str:
         """Has the daemon tune it. Returns which job does, for people."""
-        session, name = current_session(), self.name(key)
-        job = session.job_of(name) or self._submitted("submit", session, name, key, configs, args, kwargs)
+        name, gpu, session = self.name(key), current_gpu(), current_session()
+        job = session.job_of(name) or self._submitted("submit", name, gpu, session, key, configs, args, kwargs)
         return f"{job.name} tunes it"
 
-    def _submitted(self, method: str, session: "_Session", name: str, key: Any, configs: Sequence[Any], args: Any,
-                   kwargs: Any, **options: Any) -> model.Job:
+    def _submitted(self, method: str, name: str, gpu: "Gpu", session: "_Session", key: Any, configs: Sequence[Any],
+                   args: Any, kwargs: Any, **options: Any) -> model.Job:
         client = session.client()
         made = self._definition(name, key, configs, args, kwargs, functools.partial(client.upload_array, progress=False))
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
-            return getattr(client, method)(_definition.write(made, Path(folder)), progress=False, device=session.selector(),
-                                           strategy="exhaustive", promote_given=True, label=f"{_LABEL} {name}", **options)
+            return getattr(client, method)(_definition.write(made, Path(folder)), progress=False,
+                                           device=session.selector(gpu), strategy="exhaustive", promote_given=True,
+                                           label=f"{_LABEL} {name}", **options)
 
     @staticmethod
     def _config(configs: Sequence[Any], answer: Mapping[str, Any]) -> Optional[Any]:
         """The one that the answer's values mean."""
+        def has(values: Iterable[Tuple[str, Any]]) -> bool:
+            return all(answer.get(name, value) == value for name, value in values)
+
         def is_meant(config: Any) -> bool:
-            return all(answer.get(name, value) == value for name, value in {**_tune.OPTIONS, **_values_of(config)}.items())
+            # Most configs differ in these.
+            return (has((name, _unwrapped(value)) for name, value in config.kwargs.items()) and
+                    has({**_tune.OPTIONS, **_values_of(config)}.items()))
 
         return next((config for config in configs if is_meant(config)), None) if answer else None
 
@@ -403,54 +405,88 @@ def _synchronize() -> None:
 # ---- The daemon ----
 
 
-class _Session:
-    """A process's connection, for its current GPU. A daemon that was away once is not asked again."""
+class Gpu(NamedTuple):
+    """The one on which this process launches now; empty where PyTorch does not say which it is."""
 
-    def __init__(self) -> None:
+    name: str = ""
+    uuid: str = ""
+    kind: str = ""  # what is the same of all GPUs for which an answer holds
+
+
+def current_gpu() -> Gpu:
+    torch = _torch_of_gpu()
+    if torch is None:
+        return Gpu()
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    traits = ("name", "major", "minor", "multi_processor_count", "total_memory")
+    kind = " ".join(str(getattr(properties, trait, "")) for trait in traits)
+    return Gpu(properties.name, str(getattr(properties, "uuid", "")), kind)
+
+
+class _Session:
+    """A process's connection to its daemon, and what is kept of that daemon's answers. A daemon that was away once is
+    not asked again. Used by one launch at a time, and by the thread that asks again."""
+
+    def __init__(self, is_of_fork: bool) -> None:
         self.process = os.getpid()
-        self.gpu, self._uuid = "", ""
+        self._is_of_fork = is_of_fork
+        try:
+            self._daemon = _connection.named_address(None, None) or _connection.chosen_data_directory(None, os.environ)
+        except FailedPreconditionError:  # which client() meets again
+            self._daemon = ""
+        self._connecting = threading.Lock()
         self._client: Optional[Client] = None
         self._gone: Optional[UnavailableError] = None  # never raised itself: its traceback would keep callers' tensors
-        self._selectors: Dict[str, str] = {}
+        self._selectors: Dict[Gpu, str] = {}
         self._run: Optional[Run] = None
-
-    def see_gpu(self) -> None:
-        """The one on which kernels are launched now."""
-        torch = _torch_of_gpu()
-        if torch is not None:
-            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-            self.gpu, self._uuid = properties.name, str(getattr(properties, "uuid", ""))
+        self._refreshing = threading.Lock()
+        self._to_refresh: Deque[Tuple[str, Gpu]] = collections.deque()
+        self._is_idle = threading.Event()
+        self._is_idle.set()
+        self._ends = threading.Event()
+        atexit.register(self._finish)
 
     def client(self) -> Client:
         """UnavailableError where there is no daemon."""
-        if self._gone is not None:
-            raise _absence(self._gone)
-        if self._client is None:
-            try:
-                self._client = Client(start=False)
-            except TunefarmError as error:
-                self._gone = _absence(error)
-                raise _absence(error) from None
-        return self._client
+        with self._connecting:
+            if self._gone is not None:
+                raise _absence(self._gone)
+            if self._client is None:
+                try:
+                    self._client = Client(start=False)
+                except TunefarmError as error:
+                    self._gone = _absence(error)
+                    raise _absence(error) from None
+            return self._client
 
-    def selector(self) -> str:
-        """Of the GPU among the daemon's devices; empty where PyTorch does not say which it is."""
-        if not self.gpu:
+    def selector(self, gpu: Gpu) -> str:
+        """Of the GPU among the daemon's devices; empty where it is not known which it is."""
+        if not gpu.kind:
             return ""
-        own = self._selectors.get(self._uuid + self.gpu)
+        own = self._selectors.get(gpu)
         if own is None:
-            gpus = [device for device in self.client().devices(timeout=_LOOKUP_SECONDS)
+            client = self.client()
+            gpus = [device for device in self._answered(lambda: client.devices(timeout=_LOOKUP_SECONDS))
                     if device.device_class.kind is model.DeviceKind.CUDA]
-            same = ([device for device in gpus if self._uuid and device.uuid.lower().endswith(self._uuid.lower())] or
-                    [device for device in gpus if device.device_class.display_name == self.gpu])
+            same = ([device for device in gpus if gpu.uuid and device.uuid.lower().endswith(gpu.uuid.lower())] or
+                    [device for device in gpus if device.device_class.display_name == gpu.name])
             if not same:
-                raise FailedPreconditionError(f"the daemon has no {self.gpu}")
-            own = self._selectors[self._uuid + self.gpu] = same[0].uuid
+                raise FailedPreconditionError(f"the daemon has no {gpu.name}")
+            own = self._selectors[gpu] = same[0].uuid
         return own
 
-    def best(self, name: str) -> model.Answer:
-        client, device = self.client(), self.selector()
-        return self._answered(lambda: client.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
+    def best(self, name: str, gpu: Gpu) -> Optional[model.Answer]:
+        """The best config of the definitions of that name, which is kept; None where none is known. UnavailableError
+        where the daemon is away."""
+        client, device = self.client(), self.selector(gpu)
+        try:
+            answer = self._answered(lambda: client.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
+        except NotFoundError:  # nobody has submitted such a definition
+            return None
+        if not answer:
+            return None
+        self.keep(name, gpu, answer.config)
+        return answer
 
     def run(self, run_id: str) -> Run:
         """The run of the id, joined when it is first asked for."""
@@ -461,8 +497,8 @@ class _Session:
             raise _absence(self._gone)
         return self._run
 
-    def agreed(self, run: Run, name: str) -> model.Answer:
-        device = self.selector()
+    def agreed(self, run: Run, name: str, gpu: Gpu) -> model.Answer:
+        device = self.selector(gpu)
         return self._answered(lambda: run.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
 
     def _answered(self, ask: Callable[[], Any]) -> Any:
@@ -477,6 +513,62 @@ class _Session:
         unfinished = (model.JobState.QUEUED, model.JobState.RUNNING)
         return next((job for job in self.client().jobs(states=unfinished) if job.label == f"{_LABEL} {name}"), None)
 
+    def kept(self, name: str, gpu: Gpu) -> Dict[str, Any]:
+        """What is kept of the daemon's answers; empty where nothing is."""
+        return _kept.read(name, self._scope(gpu))
+
+    def keep(self, name: str, gpu: Gpu, config: Mapping[str, Any]) -> None:
+        _kept.keep(name, self._scope(gpu), config)
+
+    def _scope(self, gpu: Gpu) -> str:
+        return f"{gpu.kind} at {self._daemon}"
+
+    def refresh(self, name: str, gpu: Gpu) -> None:
+        """Has a thread ask the daemon again for what is kept, for the next start, unless the process ends before that.
+        Not in a child of a process that may have connected: gRPC does not survive a fork."""
+        if self._is_of_fork or self._gone is not None:
+            return
+        with self._refreshing:
+            self._to_refresh.append((name, gpu))
+            if not self._is_idle.is_set():
+                return
+            self._is_idle.clear()
+        try:
+            # threading.Thread.start() would wait until the thread runs: milliseconds where all cores are busy.
+            _thread.start_new_thread(self._refresh, ())
+        except RuntimeError:  # the process ends, or may have no more threads
+            self._is_idle.set()
+
+    def _refresh(self) -> None:
+        self._ends.wait(_REFRESH_PAUSE_SECONDS)
+        while True:
+            with self._refreshing:
+                # Where the process ends, Python 3.12 and newer start no thread, which gRPC needs to connect.
+                if not self._to_refresh or self._ends.is_set():
+                    self._is_idle.set()
+                    return
+                name, gpu = self._to_refresh.popleft()
+            try:
+                outcome, what = self._asked_again(name, gpu)
+            except Exception as error:
+                outcome, what = _log.FAILED, str(error)
+            _log.refreshed(name, outcome, what)
+
+    def _finish(self) -> None:
+        """At the end of the process, which must not stop a thread inside of gRPC: waits for the call in flight."""
+        if self.process == os.getpid():
+            self._ends.set()
+            self._is_idle.wait()
+
+    def _asked_again(self, name: str, gpu: Gpu) -> Tuple[str, str]:
+        """What came of it, and the new answer."""
+        before = self.kept(name, gpu)
+        answer = self.best(name, gpu)
+        if answer is None:
+            _kept.forget(name, self._scope(gpu))
+            return _log.UNKNOWN, ""
+        return (_log.UNCHANGED, "") if dict(answer.config) == before else (_log.CHANGED, str(answer.config))
+
 
 def _absence(error: TunefarmError) -> UnavailableError:
     return UnavailableError(error.message, code=error.code, reason=error.reason)
@@ -489,46 +581,5 @@ def current_session() -> _Session:
     """Of this process: a connection does not outlive a fork. The parent's stays untouched, since closing it would wait for
     threads that only the parent has."""
     if not _sessions or _sessions[-1].process != os.getpid():
-        _sessions.append(_Session())
-    _sessions[-1].see_gpu()
+        _sessions.append(_Session(is_of_fork=bool(_sessions)))
     return _sessions[-1]
-
-
-# ---- What the daemon has answered, for starts without it ----
-
-
-def _file(name: str, gpu: str) -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "tunefarm" / "triton" / f"{name}.{re.sub(r'[^A-Za-z0-9]+', '_', gpu) or 'gpu'}.json"
-
-
-def remember(name: str, gpu: str, config: Mapping[str, Any]) -> None:
-    """The file changes as a whole, and only where it has to. Where it cannot be written, nothing is remembered."""
-    if dict(config) == remembered(name, gpu):
-        return
-    file = _file(name, gpu)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
-            json.dump(dict(config), written)
-        os.replace(written.name, file)
-        _drop_oldest(file.parent)
-    except OSError:
-        pass
-
-
-def _drop_oldest(folder: Path) -> None:
-    """Answers, and what a process left behind that ended while it wrote one."""
-    files = list(folder.iterdir())
-    if len(files) > _FILES_MAX:
-        files.sort(key=lambda file: file.stat().st_mtime)
-        for file in files[:-_FILES_MAX]:
-            file.unlink(missing_ok=True)
-
-
-def remembered(name: str, gpu: str) -> Dict[str, Any]:
-    try:
-        config = json.loads(_file(name, gpu).read_text())
-    except (OSError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}

@@ -1,8 +1,8 @@
 """install and autotune: Triton's own autotuner, with a cache that the daemon fills. Private.
 
-What Triton looks up in its cache of configs (Autotuner.cache) for a new key is decided here: by what the daemon knows, by
-what it finds now, by what the processes of a distributed run agree on, or by Triton itself. Hooks, heuristics and launches
-stay Triton's."""
+What Triton looks up in its cache of configs (Autotuner.cache) for a new key is decided here: by what an earlier start
+has kept, by what the daemon knows or finds now, by what the processes of a distributed run agree on, or by Triton
+itself. Hooks, heuristics and launches stay Triton's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, TunefarmError, UnavailableError
-from tunefarm.triton import _source
+from tunefarm.triton import _log, _source
+from tunefarm.triton._log import Decision
 
 _WAIT, _DEFAULT, _INPROCESS = _POLICIES = ("wait", "default", "inprocess")
 _MODULES = ("triton.runtime.autotuner", "triton.runtime", "triton")  # where Triton has autotune
@@ -72,18 +73,19 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
     """@triton.autotune with all its arguments, but that the daemon tunes.
 
     A config that the daemon knows for the kernel (its source, its configs, the version of Triton), the key and the GPU is
-    taken, and nothing is launched for tuning. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
+    taken, and nothing is launched for tuning. It is kept on this machine: later starts take it without asking, and have a
+    thread ask again, for the start after them. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
     "wait" (the default): the call waits for the daemon, at most 30 minutes for a job, which tunes the kernel for the shapes,
     types and scalars of the call, on random floating-point numbers and on the call's integers.
     "default": the first config; the daemon tunes meanwhile, for the next start.
     "inprocess": Triton tunes as it does without tunefarm.
-    Without a daemon: what it answered at an earlier start; else the first config for "default", and Triton's own tuning
-    otherwise. What cannot be tuned by the daemon is tuned by Triton. A call that is captured into a graph tunes nothing.
+    Without a daemon: what is kept; else the first config for "default", and Triton's own tuning otherwise. What cannot be
+    tuned by the daemon is tuned by Triton. A call that is captured into a graph tunes nothing.
     In a distributed run, which TUNEFARM_TRITON_RUN_ID, TORCHELASTIC_RUN_ID (of torchrun) or install() names, all processes
     and later starts take what the first of them was told. Where that is that nothing is known, and also where a process
     cannot know it, they take the first config, the latter with a warning; Triton tunes nothing there, and "inprocess" is
     "default".
-    TUNEFARM_TRITON_LOG=1 makes each decision a line on standard error.
+    TUNEFARM_TRITON_LOG=1 makes each decision a line on standard error, and counts them when the process ends.
     """
     original = _original(importlib.import_module(_MODULES[0]))
     return _decorator(original, (configs, key, *arguments), named, policy)
@@ -173,15 +175,14 @@ class _Cache(Dict[Any, Any]):
             return False
         with _deciding:
             if not super().__contains__(key):
-                config, why = self._decide(key, call)
-                self._log(key, config, why)
-                if config is None:
+                decision = self._decide(key, call)
+                _log.decided(self._tuner.base_fn.__name__, key, decision)
+                if decision.config is None:
                     return False
-                self[key] = config
+                self[key] = decision.config
             return True
 
-    def _decide(self, key: Any, call: _Call) -> "Tuple[Optional[Any], str]":
-        """A config, or None for Triton's own tuning; and why."""
+    def _decide(self, key: Any, call: _Call) -> Decision:
         is_captured = _is_capturing()
         run_id = _own_run()
         if run_id:
@@ -192,34 +193,36 @@ class _Cache(Dict[Any, Any]):
 
             if self._kernel is None:
                 self._kernel = _asking.Kernel(self._tuner)
-            config, why = self._kernel.known(key, lambda: self._tuner.prune_configs(call.kwargs))
-            if config is not None:
-                return config, why
+            known = self._kernel.known(key, lambda: self._tuner.prune_configs(call.kwargs))
+            if known is not None:
+                return known
         except Exception as error:
             refusal = _Refusal.of(error)
         if self._policy == _INPROCESS and not is_captured:
-            return None, f"the policy is {_INPROCESS}"
+            return Decision(None, _log.TRITON, f"the policy is {_INPROCESS}")
         if refusal is not None and not is_captured and not (self._policy == _DEFAULT and refusal.is_absence):
-            return None, self._gives_way(refusal)
+            return self._give_way(refusal)
         configs = list(self._tuner.prune_configs(call.kwargs))
         if len(configs) == 1:
-            return configs[0], "the only config"
+            return Decision(configs[0], _log.FIRST, "the only config")
         if is_captured:
             call.passing_keys = (key,)
-            return configs[0], "the first config, for this call alone: it is captured into a graph"
+            return Decision(configs[0], _log.FIRST,
+                            "the first config, for this call alone: it is captured into a graph")
         if refusal is not None:
-            return configs[0], f"the first config: {refusal.why}"
+            return Decision(configs[0], _log.FIRST, f"the first config: {refusal.why}")
         try:
             if self._policy == _WAIT:
                 return self._kernel.tune(key, configs, call.args, call.kwargs)
-            return configs[0], f"the first config; {self._kernel.submit(key, configs, call.args, call.kwargs)}"
+            submitted = self._kernel.submit(key, configs, call.args, call.kwargs)
+            return Decision(configs[0], _log.FIRST, f"the first config; {submitted}")
         except Exception as error:
             refusal = _Refusal.of(error)
         if self._policy == _DEFAULT and refusal.is_absence:
-            return configs[0], f"the first config: {refusal.why}"
-        return None, self._gives_way(refusal)
+            return Decision(configs[0], _log.FIRST, f"the first config: {refusal.why}")
+        return self._give_way(refusal)
 
-    def _decide_in(self, run_id: str, key: Any, call: _Call, is_captured: bool) -> "Tuple[Any, str]":
+    def _decide_in(self, run_id: str, key: Any, call: _Call, is_captured: bool) -> Decision:
         """What the run agrees on, or the first config, with a warning where the others may have another one."""
         doubt, why = "", ""
         configs: List[Any] = []
@@ -235,7 +238,7 @@ class _Cache(Dict[Any, Any]):
             why = answer.why
             config = self._kernel.listed(answer.config, lambda: configs)
             if config is not None:
-                return config, why
+                return Decision(config, _log.AGREED, why)
             if answer.config:
                 doubt = f"{why}: {answer.config}, which is none of this process's configs"
         except Exception as error:
@@ -249,8 +252,8 @@ class _Cache(Dict[Any, Any]):
         if doubt:
             warnings.warn(f"tunefarm: {self._tuner.base_fn.__name__} {key} has the first config of this process; the others of "
                           f"run {run_id} may have another one: {doubt}", stacklevel=6)
-            return first, f"the first config, NOT AGREED: {doubt}"
-        return first, f"the first config; {why}"
+            return Decision(first, _log.FIRST, f"the first config, NOT AGREED: {doubt}")
+        return Decision(first, _log.FIRST, f"the first config; {why}")
 
     def _find(self, key: Any, call: _Call, configs: List[Any], is_captured: bool) -> str:
         """Has the daemon tune. Returns what came of it, errors included: another process may have more luck."""
@@ -258,23 +261,17 @@ class _Cache(Dict[Any, Any]):
             return "the launch is captured into a graph"
         try:
             if self._policy == _WAIT:
-                return str(self._kernel.tune(key, configs, call.args, call.kwargs)[1])
+                return str(self._kernel.tune(key, configs, call.args, call.kwargs).why)
             return str(self._kernel.submit(key, configs, call.args, call.kwargs))
         except Exception as error:
             return _Refusal.of(error).why
 
-    def _gives_way(self, refusal: "_Refusal") -> str:
+    def _give_way(self, refusal: "_Refusal") -> Decision:
         global _has_warned
         if (refusal.is_absence or refusal.is_unexpected) and not _has_warned:
             _has_warned = True
             warnings.warn(f"tunefarm: kernels are tuned by Triton itself: {refusal.why}", stacklevel=7)
-        return refusal.why
-
-    def _log(self, key: Any, config: Any, why: str) -> None:
-        if os.environ.get("TUNEFARM_TRITON_LOG", "0") not in ("", "0"):
-            chosen = "Triton's own tuning" if config is None else str(config)
-            print(f"tunefarm.triton: {self._tuner.base_fn.__name__} {key}: {chosen} ({' '.join(why.split())})",
-                  file=sys.stderr, flush=True)
+        return Decision(None, _log.TRITON, refusal.why)
 
 
 def _own_run() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 import inspect
 import math
 import re
@@ -70,7 +71,7 @@ class _Written(NamedTuple):
         return cls(ast.unparse(ast.fix_missing_locations(tree)), names, needs_triton)
 
 
-def prepare(jitted: Any) -> _Written:
+def _prepare(jitted: Any) -> _Written:
     """What of `alone` takes most of the time, and does not depend on what is defined later: 1 to 2 ms, and nothing when it is
     called again. InvalidArgumentError where the source cannot be read."""
     function, lines = jitted.fn, getattr(jitted, "raw_src", None)
@@ -106,7 +107,7 @@ def is_heuristics(decorated: Any) -> bool:
 
 
 def prepare_all(tuner: Any) -> None:
-    """What an Autotuner's first launch would wait for. What is wrong is for that launch to say."""
+    """What an Autotuner's first launch would wait for. What is wrong, or defined later, is for that launch to find."""
     try:
         inner = tuner.fn
         while is_heuristics(inner):
@@ -115,7 +116,7 @@ def prepare_all(tuner: Any) -> None:
             inner = inner.fn
         for name in PRUNING:
             text_of(getattr(tuner, name, None))
-        prepare(inner)
+        alone(inner)
     except Exception:
         pass
 
@@ -241,7 +242,7 @@ class _Collector:
             self._write_constants(tree, constants)
             written = _Written.of(tree, needs_triton)
         else:
-            written = prepare(jitted)
+            written = _prepare(jitted)
             if written.needs_triton:
                 self._need_triton()
         # Where a function is used before it is defined, or by itself, does not matter: names are looked up in calls.
@@ -410,7 +411,11 @@ def _is_installed(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__" or _is_of_triton(module.__name__) or not file:
         return module.__name__ != "__main__"
+    return file.startswith(_installed_places()) or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+
+
+@functools.lru_cache(maxsize=None)  # 0.1 ms a call, the first one 5 ms
+def _installed_places() -> Tuple[str, ...]:
     paths = sysconfig.get_paths()
     places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + [site.getusersitepackages()]
-    return (any(file.startswith(f"{place}/") for place in places) or
-            not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts))
+    return tuple(f"{place}/" for place in places)

@@ -1,0 +1,73 @@
+"""What was answered at earlier starts, kept on this machine. Private.
+
+Each answer is a JSON file of its own in $XDG_CACHE_HOME/tunefarm/triton (~/.cache where the variable is not set), which
+repeats the question: a file that is damaged, or of another question, is no answer. A file changes as a whole, so that
+processes and threads may read and write at the same time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Mapping
+
+from tunefarm import _files
+from tunefarm.errors import TunefarmError
+
+_FILES_MAX = 10_000  # the least recently confirmed ones are dropped
+_BYTES_MAX = 64 << 10  # of a file
+
+
+def read(name: str, scope: str) -> Dict[str, Any]:
+    """The answer to `name`, in which `scope` says what else decides it; empty where none is kept."""
+    try:
+        kept = json.loads(_files.read(_path(name, scope), _BYTES_MAX))
+    except (TunefarmError, OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(kept, dict) or (kept.get("name"), kept.get("scope")) != (name, scope):
+        return {}
+    answer = kept.get("answer")
+    return answer if isinstance(answer, dict) else {}
+
+
+def keep(name: str, scope: str, answer: Mapping[str, Any]) -> None:
+    """Where the file cannot be written, nothing is kept."""
+    path = _path(name, scope)
+    try:
+        if dict(answer) == read(name, scope):
+            os.utime(path)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, json.dumps({"name": name, "scope": scope, "answer": dict(answer)}))
+        _drop_oldest(path.parent)
+    except OSError:
+        pass
+
+
+def forget(name: str, scope: str) -> None:
+    try:
+        _path(name, scope).unlink()
+    except OSError:
+        pass
+
+
+def _path(name: str, scope: str) -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "tunefarm" / "triton" / f"{name}.{hashlib.sha256(scope.encode()).hexdigest()[:20]}.json"
+
+
+def _replace(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as written:
+        written.write(text)
+    os.replace(written.name, path)
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Answers, and what a process left behind that ended while it wrote one."""
+    files = list(folder.iterdir())
+    if len(files) > _FILES_MAX:
+        files.sort(key=lambda file: file.stat().st_mtime)
+        for file in files[:-_FILES_MAX]:
+            file.unlink(missing_ok=True)
