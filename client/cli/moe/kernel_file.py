@@ -25,7 +25,7 @@ KNOWN = {"group_n": f"128 if {IS_FP8} else 0", "group_k": f"128 if {IS_FP8} else
          "use_int8_w8a16": "False", "use_int4_w4a16": "False", "per_channel_quant": "False",
          # vLLM
          "b_bias_ptr": "None", "stride_bbe": "0", "stride_bbn": "0", "HAS_BIAS": "False", "SPLIT_K": "1",
-         "naive_block_assignment": "False",
+         "naive_block_assignment": "False", "SWAP_AB": "is_swapped", "USE_TD": "False",
          # SGLang
          "a_desc": "None", "b_desc": "None", "bias_ptr": "None", "stride_bias_e": "0", "stride_bias_n": "0",
          "c_sorted": "False", "filter_expert": "has_other_ranks", "swap_ab": "is_swapped",

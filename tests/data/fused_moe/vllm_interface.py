@@ -24,7 +24,8 @@ def fused_moe_kernel(a_ptr, b_ptr, c_ptr, b_bias_ptr, a_scale_ptr, b_scale_ptr, 
                      BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr, GROUP_SIZE_M: tl.constexpr,
                      SPLIT_K: tl.constexpr, MUL_ROUTED_WEIGHT: tl.constexpr, top_k: tl.constexpr,
                      compute_type: tl.constexpr, use_fp8_w8a8: tl.constexpr, use_int8_w8a8: tl.constexpr,
-                     use_int8_w8a16: tl.constexpr, per_channel_quant: tl.constexpr, HAS_BIAS: tl.constexpr):
+                     use_int8_w8a16: tl.constexpr, per_channel_quant: tl.constexpr, HAS_BIAS: tl.constexpr,
+                     SWAP_AB: tl.constexpr, USE_TD: tl.constexpr = False):
     tile = tl.program_id(0)
     tiles_of_band = GROUP_SIZE_M * tl.cdiv(N, BLOCK_SIZE_N)
     first = tile // tiles_of_band * GROUP_SIZE_M
@@ -53,7 +54,7 @@ def fused_moe_kernel(a_ptr, b_ptr, c_ptr, b_bias_ptr, a_scale_ptr, b_scale_ptr, 
         tl.static_assert(group_n == 0 and a_scale_ptr is None and b_scale_ptr is None)
     if b_bias_ptr is not None:
         tl.static_assert(False)
-    tl.static_assert(SPLIT_K == 1 and not naive_block_assignment and not HAS_BIAS and not per_channel_quant)
+    tl.static_assert(SPLIT_K == 1 and not naive_block_assignment and not HAS_BIAS and not USE_TD)
     total = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
     for begin in range(0, K, BLOCK_SIZE_K):
         x = tl.load(left, mask=is_row[:, None] & (terms < K - begin)[None, :], other=0.0)
@@ -61,7 +62,12 @@ def fused_moe_kernel(a_ptr, b_ptr, c_ptr, b_bias_ptr, a_scale_ptr, b_scale_ptr, 
         if use_fp8_w8a8:
             x_scale = tl.load(left_scales + begin // group_k * stride_ask, mask=is_row, other=0.0)
             w_scale = tl.load(right_scales + begin // group_k * stride_bsk)
-            total += tl.dot(x, w) * x_scale[:, None] * w_scale[None, :]
+            if SWAP_AB:
+                tl.static_assert(BLOCK_SIZE_M < 64 and BLOCK_SIZE_N >= 64)
+                product = tl.trans(tl.dot(tl.trans(w), tl.trans(x)))
+            else:
+                product = tl.dot(x, w)
+            total += product * x_scale[:, None] * w_scale[None, :]
         else:
             total += tl.dot(x, w)
         left += BLOCK_SIZE_K * stride_ak
