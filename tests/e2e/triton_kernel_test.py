@@ -1,6 +1,7 @@
 """Kernels in Triton without a GPU and without Triton: from the definition to the binary, by a real daemon whose
 interpreter has a stand-in (tests/data/fake_triton)."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -13,7 +14,10 @@ import unittest
 from farm import KERNELS, Farm, wait_until
 
 SYSTEM = "/usr/bin/python3"
-FAKE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "fake_triton"
+SOURCES = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
+FAKE = SOURCES / "tests" / "data" / "fake_triton"
+# Kernels with the interfaces of the frameworks', in modules that cannot be imported here.
+MOE_KERNELS = {reader: SOURCES / "tests" / "data" / "fused_moe" / f"{reader}_interface.py" for reader in ("vllm", "sglang")}
 
 DEFINITION = """
 display_name: "scaled"
@@ -156,6 +160,77 @@ class TritonKernels(unittest.TestCase):
             self.assertEqual(len(compiled(tokens)), 8, tokens)
         wait_until(lambda: len(compiled("product=both")) == 16, "those of both products")
         wait_until(lambda: len(compiled("product=both", "operands=u8")) == 24, "those of bytes")
+        # The kernel looks for experts of other ranks only where there are any.
+        wait_until(lambda: len(compiled("ranks=4")) == 32, "those of several ranks")
+        self.assertEqual(len(compiled("ranks=2")), 32)
+
+    def kernel_of_file(self, farm, reader):
+        """A folder with the definition that tune-moe makes of a user's file. No device here runs it."""
+        done = farm.cli("tune-moe", "--experts", "8", "--intermediate", "384", "--hidden", "256", "--topk", "2", "--for",
+                        reader, "--dir", self.folder, "--kernel-file", MOE_KERNELS[reader], check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("--kernel-file", done.stderr)
+        stored = [kernel for kernel in farm.json("kernels", "list")["kernels"] if kernel["display_name"] == "fused_moe_file"]
+        self.assertEqual(len(stored), 1, done.stderr)
+        self.assertEqual([source["path"] for source in stored[0]["sources"]],
+                         ["fused_moe.py", "fused_moe_data.py", "user_kernel.py"])
+        folder = self.folder / f"{reader}_kernel"
+        shutil.copytree(KERNELS / "fused_moe", folder)
+        (folder / "kernel.pbtxt").write_text(farm.cli("kernels", "show", stored[0]["name"], "--definition").stdout)
+        farm.cli("kernels", "delete", stored[0]["name"])
+        with MOE_KERNELS[reader].open() as file:
+            read = json.loads(subprocess.run([SYSTEM, "-I", "-S", SOURCES / "client/cli/moe/kernel_file.py"], stdin=file,
+                                             check=True, capture_output=True, text=True).stdout)
+        (folder / "fused_moe.py").write_text(read["products"])
+        (folder / "user_kernel.py").write_text(read["kernel"])
+        return folder
+
+    def test_tune_moe_tunes_the_kernel_of_an_installed_file(self):
+        farm = self.farm()
+        seen = set()
+        for reader in MOE_KERNELS:
+            folder = self.kernel_of_file(farm, reader)
+
+            def compiled(*dims):
+                words = [word for dim in dims for word in ("--dim", dim)]
+                done = self.compile(farm, folder, *words, "--pin", "BLOCK_SIZE_M=64", "--pin", "BLOCK_SIZE_K=64", "--pin",
+                                    "BLOCK_SIZE_N=64", "--pin", "GROUP_SIZE_M=1")
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("compiled 8 of 8 configs", done.stdout)
+                return {path.name for path in (farm.directory / "cache").rglob("*.bin") if path.stat().st_size} - seen
+
+            # As the framework launches it, it is specialised on the number of rows: here 512, 24 and 1.
+            wait_until(lambda: len(compiled("M=64")) == 8, "the binaries of eight configs")
+            self.assertEqual(len(compiled("M=4096")), 8)
+            wait_until(lambda: len(compiled("M=3")) == 16, "those of a number that 16 does not divide")
+            self.assertEqual(len(compiled("M=77")), 16)
+            wait_until(lambda: len(compiled("M=1", "topk=1")) == 24, "those of one row")
+            wait_until(lambda: len(compiled("product=both", "operands=u8", "ranks=2")) == 32, "those of fp8")
+            seen = seen | compiled()
+
+    def test_tune_moe_refuses_a_file_whose_kernel_it_cannot_launch(self):
+        farm = self.farm()
+        text = MOE_KERNELS["vllm"].read_text()
+        for changed, message in ((text.replace("def fused_moe_kernel(", "def another("), "it defines no function fused_moe_kernel"),
+                                 (text + "(", "it is no source of Python"),
+                                 (text.replace("HAS_BIAS: tl.constexpr", "HAS_MORE: tl.constexpr"),
+                                  "'HAS_MORE' of fused_moe_kernel is unknown and has no default"),
+                                 (text.replace(" EM,", " EM: tl.constexpr,"), "'EM' of fused_moe_kernel is a tl.constexpr"),
+                                 (text.replace("GROUP_SIZE_M", "GROUP"), "has no parameter 'GROUP_SIZE_M'"),
+                                 (text.replace("tile = tl", "tile = has_deep_gemm() + tl"),
+                                  "'has_deep_gemm', which fused_moe_kernel uses, is imported by line"),
+                                 (text.replace("tile = tl", "tile = DEVICES + tl"), "'DEVICES', which fused_moe_kernel uses, gets"),
+                                 (text.replace("tile = tl", "tile = nothing + tl"), "is defined nowhere in it"),
+                                 (text.replace("@triton.jit", "@triton.heuristics({})"), "is decorated by @heuristics"),
+                                 (text.replace("def fused_moe_kernel(", "def fused_moe_kernel(*more, "),
+                                  "cannot be passed by name")):
+            self.assertNotEqual(changed, text, message)
+            file = self.folder / "changed.py"
+            file.write_text(changed)
+            done = farm.cli("tune-moe", "--experts", "8", "--intermediate", "384", "--hidden", "256", "--topk", "2", "--for",
+                            "vllm", "--kernel-file", file, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(message, done.stderr)
 
     def test_tune_moe_refuses_what_it_does_not_tune(self):
         farm = self.farm()
@@ -164,6 +239,8 @@ class TritonKernels(unittest.TestCase):
                                  (("--topk", "2", "--block-shape", "128,128"), "goes with 128,128"),
                                  (("--topk", "2", "--dtype", "fp8_w8a8", "--block-shape", "64,64"), "goes with 128,128"),
                                  (("--topk", "9"), "at most all 8 experts"),
+                                 (("--topk", "17", "--ranks", "2"), "at most all 16 experts"),
+                                 (("--topk", "2", "--ranks", "129"), "all ranks have at most 1024 experts"),
                                  (("--topk", "2", "--triton", "3.6"), "--triton 3.6: give three numbers"),
                                  (("--topk", "2", "--triton", "../3.6.0"), "give three numbers"),
                                  (("--topk", "2", "--triton", "3.6.0.1"), "give three numbers"),

@@ -20,6 +20,8 @@ from farm import Farm, config, outcome, search  # noqa: E402
 
 INTERPRETER = os.environ.get("TUNEFARM_TEST_TRITON", sys.executable)
 LAYER = {"E": 8, "topk": 2, "hidden": 256, "intermediate": 384}
+# Kernels with the interfaces of the frameworks'.
+MOE_KERNELS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "fused_moe"
 
 
 @unittest.skipUnless("TUNEFARM_TEST_TRITON" in os.environ or importlib.util.find_spec("triton"), "there is no triton")
@@ -77,6 +79,15 @@ class FusedMoe(unittest.TestCase):
         counts.write_bytes(struct.pack("<8f", 1e6, 1, 1, 1, 0, 0, 1, 1))
         self.check({"M": 100}, "--input", f"expert_weights={counts}")
 
+    def test_experts_of_other_ranks(self):
+        for tokens, ranks in ((1, 4), (64, 2), (300, 8)):
+            self.check({"M": tokens, "ranks": ranks, "product": "both"})
+        self.check({"M": 64, "ranks": 4, "product": "both", "operands": "u8"})
+        # All tokens go to the experts of the other rank: this one writes zeros alone.
+        counts = self.folder / "other_rank.f32"
+        counts.write_bytes(struct.pack("<16f", *(0,) * 8, *(1,) * 8))
+        self.check({"M": 100, "ranks": 2}, "--input", f"expert_weights={counts}")
+
     def test_the_whole_space_of_one_height(self):
         pins = ("--pin", "BLOCK_SIZE_M=64", "--pin", "GROUP_SIZE_M=16", "--strategy", "exhaustive")
         for operands in ("bf16", "u8"):
@@ -124,7 +135,7 @@ class FusedMoe(unittest.TestCase):
 
     def test_tables_for_sglang(self):
         folder = self.folder / "sglang"
-        done = self.tune_moe(folder, "--for", "sglang", "--triton", "3.6.0")
+        done = self.tune_moe(folder, "--for", "sglang", "--triton", "3.6.0", "--ranks", "2")
         self.assertIn("2 of 2 batch sizes are searched", done.stderr)
         names = sorted(path.name for path in (folder / "configs" / "triton_3_6_0").glob("*.json"))
         self.assertEqual(len(names), 2, names)
@@ -132,6 +143,24 @@ class FusedMoe(unittest.TestCase):
                     for name in sorted(names, key=lambda name: name.endswith("_down.json")))
         for tokens, row in up.items():
             self.assertEqual(row["BLOCK_SIZE_M"], down[tokens]["BLOCK_SIZE_M"])
+
+    def test_kernels_of_installed_files(self):
+        fp8 = ("--dtype", "fp8_w8a8", "--block-shape", "128,128")
+        for reader, name, options in (("vllm", "bf16", ()), ("vllm", "fp8", fp8), ("sglang", "bf16", ()),
+                                      ("sglang", "fp8", (*fp8, "--ranks", "4"))):
+            folder = self.folder / f"file_{reader}_{name}"
+            file = MOE_KERNELS / f"{reader}_interface.py"
+            done = self.tune_moe(folder, "--for", reader, "--kernel-file", file, *options)
+            print(done.stderr)
+            self.assertRegex(done.stderr, r"[1-9]\d* of \d+ trials compiled their config")
+            for job in re.findall(r"Job (\d+) queued", done.stderr):
+                outcomes = {outcome(trial) for trial in search(self.farm.trials(job))}
+                self.assertLessEqual(outcomes, {"OK", "NOISY", "INFEASIBLE_LAUNCH"}, (reader, name))
+            tables = list(folder.rglob("*.json"))
+            self.assertEqual(len(tables), 1 if reader == "vllm" else 2)
+            for path in tables:
+                self.table(path)
+                self.assertIn(f"fused_moe_kernel of {file}", path.with_name(path.name[:-len(".json")] + ".md").read_text())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // tune-moe: the tables of configs that vLLM and SGLang read for their fused mixture-of-experts kernel, from times of a
-// kernel with its interface (kernels/fused_moe).
+// kernel with its interface: kernels/fused_moe, or the one of the user's own installation.
 
 #include <fmt/core.h>
 
@@ -15,6 +15,7 @@
 #include "client/cli/export/export_target.h"
 #include "client/cli/help_format.h"
 #include "client/cli/misses/missing_problems.h"
+#include "client/cli/moe/kernel_file.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/studies/job_names.h"
@@ -36,16 +37,22 @@ using interchange::TritonConfig;
 using Tuning = v1::TuningService::StubInterface;
 using Lookup = v1::LookupService::StubInterface;
 
+// Of all ranks together, as in kernels/fused_moe.
+constexpr int64_t kExpertsMax = 1024;
+
 struct TuneMoeOptions {
-  int64_t experts = 0, intermediate = 0, hidden = 0, topk = 0;
+  int64_t experts = 0, intermediate = 0, hidden = 0, topk = 0, ranks = 1;
   std::string reader;
   std::string dtype = "bf16";
   std::string block_shape, histogram, triton;
+  std::string kernel_file;           // empty: the kernel of kernels/fused_moe
   std::vector<int64_t> batch_sizes;  // empty: those of the readers' own tuners
   std::string device;
   int64_t max_trials = 300;
   MeasureOptions measure;
   ExportTarget target;
+
+  int64_t all_experts() const { return experts * ranks; }
 };
 
 // X.Y.Z. SGLang reads numbers from the names of all triton_* folders, and does not start where one has another name.
@@ -75,8 +82,12 @@ absl::StatusOr<FusedMoeLayer> LayerOf(const TuneMoeOptions& options) {
     return InvalidArgument("--dtype {} --block-shape {}: fp8_w8a8 goes with 128,128, and bf16 without", options.dtype,
                            options.block_shape.empty() ? "(none)" : options.block_shape);
   }
-  if (options.topk > options.experts) {
-    return InvalidArgument("--topk {}: a token has at most all {} experts", options.topk, options.experts);
+  if (options.all_experts() > kExpertsMax) {
+    return InvalidArgument("--experts {} --ranks {}: all ranks have at most {} experts", options.experts, options.ranks,
+                           kExpertsMax);
+  }
+  if (options.topk > options.all_experts()) {
+    return InvalidArgument("--topk {}: a token has at most all {} experts", options.topk, options.all_experts());
   }
   if (!options.triton.empty() && !IsRelease(options.triton)) {
     return InvalidArgument("--triton {}: give three numbers, as in 3.6.0", options.triton);
@@ -90,13 +101,13 @@ absl::Status CheckHistogram(const TuneMoeOptions& options, const std::vector<Des
   for (const DescribedFile& described : files) {
     const OpenDataFile& file = described.file;
     if (file.name() != options.histogram) continue;
-    const int64_t needed = options.experts * int64_t{sizeof(float)};
+    const int64_t needed = options.all_experts() * int64_t{sizeof(float)};
     if (file.bytes() != needed) {
       return InvalidArgument("--histogram {}: it has {} bytes, and {} experts take {}: one f32 for each", file.name(),
-                             file.bytes(), options.experts, needed);
+                             file.bytes(), options.all_experts(), needed);
     }
     ASSIGN_OR_RETURN(const std::string bytes, file.Part(0));
-    std::vector<float> counts(static_cast<size_t>(options.experts));
+    std::vector<float> counts(static_cast<size_t>(options.all_experts()));
     std::memcpy(counts.data(), bytes.data(), std::min(bytes.size(), static_cast<size_t>(needed)));
     int64_t chosen = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -108,7 +119,7 @@ absl::Status CheckHistogram(const TuneMoeOptions& options, const std::vector<Des
     }
     if (chosen < options.topk) {
       return InvalidArgument("--histogram {}: {} of {} experts have a count above 0, and each token has {}",
-                             file.name(), chosen, options.experts, options.topk);
+                             file.name(), chosen, options.all_experts(), options.topk);
     }
   }
   return absl::OkStatus();
@@ -187,6 +198,10 @@ class MoeTuner {
   }
 
   bool has_best() const { return has_best_; }
+  // Of the searches of this command: their trials that ran, and those whose config was compiled for them. The others
+  // took their binary from the cache.
+  int64_t trials() const { return trials_; }
+  int64_t compiles() const { return compiles_; }
 
  private:
   v1::Problem ProblemOf(const std::string& product, int64_t tokens) const {
@@ -197,6 +212,7 @@ class MoeTuner {
     dims["intermediate"].set_int_value(options_.intermediate);
     dims["hidden"].set_int_value(options_.hidden);
     dims["topk"].set_int_value(options_.topk);
+    dims["ranks"].set_int_value(options_.ranks);
     dims["product"].set_string_value(product);
     dims["operands"].set_string_value(options_.dtype == "bf16" ? "bf16" : "u8");
     return problem;
@@ -253,8 +269,28 @@ class MoeTuner {
       if (row != rows.end()) AddStart(row->untuned, request.mutable_job());
     }
     v1::Job ended;
-    return Run(std::move(request), fmt::format("{} of {} batch sizes are searched", missing.size(), rows.size()),
-               &ended);
+    ASSIGN_OR_RETURN(
+        const ExitCode code,
+        Run(std::move(request), fmt::format("{} of {} batch sizes are searched", missing.size(), rows.size()), &ended));
+    if (code != kExitOk) return code;
+    for (const v1::Study& study : ended.studies()) RETURN_IF_ERROR(CountCompiles(study));
+    session_->Note(fmt::format("{} of {} trials compiled their config; the others took a binary from the cache",
+                               compiles_, trials_));
+    return kExitOk;
+  }
+
+  absl::Status CountCompiles(const v1::Study& study) {
+    v1::ListTrialsRequest list;
+    list.set_parent(study.name());
+    list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
+    return ForEachTrial(connection_, list, [this](v1::Trial* trial) -> absl::StatusOr<bool> {
+      // Neither known without running, nor excluded.
+      if (trial->reused() || trial->outcome() == v1::OUTCOME_PRUNED || trial->outcome() == v1::OUTCOME_POISONED)
+        return true;
+      ++trials_;
+      if (!trial->cached_binary()) ++compiles_;
+      return true;
+    });
   }
 
   absl::Status TakeBest(const v1::Problem& problem, FusedMoeRow* row) {
@@ -308,7 +344,8 @@ class MoeTuner {
   absl::Status TakeTimes(const v1::Study& study, FusedMoeRow* row) {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
-    return ForEachTrial(connection_, list, [row](v1::Trial* trial) -> absl::StatusOr<bool> {
+    int finalists = 0;
+    RETURN_IF_ERROR(ForEachTrial(connection_, list, [row, &finalists](v1::Trial* trial) -> absl::StatusOr<bool> {
       const bool is_judged = trial->outcome() != v1::OUTCOME_UNSPECIFIED && trial->outcome() != v1::OUTCOME_LOST;
       if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || !is_judged) return true;
       ASSIGN_OR_RETURN(const TritonConfig config, TritonOf(trial->config()));
@@ -321,8 +358,12 @@ class MoeTuner {
         row->untuned_ns = ns;
         row->untuned_fails = !has_time && !is_noisy;
       }
+      finalists += has_time && trial->purpose() == v1::TRIAL_PURPOSE_FINALIST ? 1 : 0;
       return true;
-    });
+    }));
+    // Times that were not measured in turns tell nothing about the smaller one.
+    if (row->tuned_ns > 0 && row->untuned_ns > 0 && finalists < 2) row->tuned_ns = row->untuned_ns = 0;
+    return absl::OkStatus();
   }
 
   Session* const session_;
@@ -333,6 +374,7 @@ class MoeTuner {
   const std::vector<DescribedFile>& files_;
   const v1::MeasurementPolicy policy_;
   bool has_best_ = false;
+  int64_t trials_ = 0, compiles_ = 0;
 };
 
 std::vector<FusedMoeRow> RowsOf(const TuneMoeOptions& options, const FusedMoeLayer& layer) {
@@ -370,19 +412,19 @@ absl::Status CheckFilesAreNew(const TuneMoeOptions& options, FusedMoeLayer layer
 }
 
 // The table and its report.
-void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const std::string& kernel,
-              const std::vector<FusedMoeRow>& rows, std::vector<ExportedFile>* files) {
+void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const v1::Kernel& kernel,
+              const MoeTuner& tuner, const std::vector<FusedMoeRow>& rows, std::vector<ExportedFile>* files) {
   const bool is_vllm = layer.reader == FusedMoeReader::kVllm;
   const std::string path = PathOf(options, layer);
   const std::string title = path.substr(path.rfind('/') + 1);
   const std::string_view without = layer.is_down ? "the config of the first product's table"
                                    : is_vllm     ? "vLLM's default"
                                                  : "SGLang's default";
-  const std::vector<std::string> facts = {
+  std::vector<std::string> facts = {
       fmt::format("{}: {} experts, {} of them for each token, hidden size (K) {}, intermediate size (N) {}, {}",
                   is_vllm ? "vLLM" : "SGLang", options.experts, options.topk, options.hidden, options.intermediate,
                   layer.is_fp8 ? "fp8_w8a8 with scales of 128x128 blocks" : "bf16"),
-      fmt::format("{}, kernel {}", layer.device, VersionText("fused_moe", kernel)),
+      fmt::format("{}, kernel {}", layer.device, VersionText(kernel.display_name(), kernel.name())),
       options.histogram.empty() ? "experts are drawn with equal probability"
                                 : "experts are drawn by the histogram " + options.histogram,
       fmt::format("times are those of {}: medians of one interleaved final on routings that the search has not seen",
@@ -390,6 +432,16 @@ void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const s
                   : layer.is_down ? "the second product"
                                   : "the first product"),
       fmt::format("without the table: {}; the winner is written where it takes at most 99 % of that time", without)};
+  if (!options.kernel_file.empty()) facts.push_back("the kernel is fused_moe_kernel of " + options.kernel_file);
+  if (options.ranks > 1) {
+    facts.push_back(
+        fmt::format("tokens are routed to the {} experts of {} ranks; the kernel writes zeros for rows of the others",
+                    options.all_experts(), options.ranks));
+  }
+  if (tuner.trials() > 0) {
+    facts.push_back(
+        fmt::format("this command compiled {} configs in {} trials so far", tuner.compiles(), tuner.trials()));
+  }
   files->push_back({path + ".json", interchange::FusedMoeJson(rows, is_vllm ? options.triton : ""), ""});
   files->push_back({path + ".md", interchange::FusedMoeReport(rows, title, facts), ""});
 }
@@ -400,6 +452,9 @@ absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options
   ASSIGN_OR_RETURN(const v1::MeasurementPolicy policy, MakePolicy(options.measure));
   ASSIGN_OR_RETURN(KernelArgument kernel, ResolveKernelWithoutData("fused_moe", session->environment));
   if (!kernel.definition.has_value()) return NotFound("the built-in kernel fused_moe is not installed here");
+  if (!options.kernel_file.empty()) {
+    RETURN_IF_ERROR(UseKernelFile(options.kernel_file, &*kernel.definition));
+  }
   DataOptions data;
   if (!options.histogram.empty()) data.inputs.push_back("expert_weights=" + options.histogram);
   ASSIGN_OR_RETURN(const std::vector<DescribedFile> data_files, DescribeData(session, data, &kernel));
@@ -422,14 +477,14 @@ absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options
   ASSIGN_OR_RETURN(const ExitCode first, tuner.Measure(product, false, &rows));
   if (first != kExitOk) return first;
   if (!tuner.has_best()) return NotFound("no config was valid, so that there is no table");
-  AddFiles(options, layer, stored.kernel().name(), rows, &files);
+  AddFiles(options, layer, stored.kernel(), tuner, rows, &files);
   if (!is_vllm) {
     // Both products of a layer share one sorted order, so that the second has the first one's BLOCK_SIZE_M.
     for (FusedMoeRow& row : rows) row = {.m = row.m, .tuned = {}, .untuned = row.kept()};
     ASSIGN_OR_RETURN(const ExitCode second, tuner.Measure("down", true, &rows));
     if (second != kExitOk) return second;
     layer.is_down = true;
-    AddFiles(options, layer, stored.kernel().name(), rows, &files);
+    AddFiles(options, layer, stored.kernel(), tuner, rows, &files);
   }
   RETURN_IF_ERROR(options.target.Write(*session, files));
   return kExitOk;
@@ -452,10 +507,23 @@ void AddTuneMoe(CLI::App* app, Session* session) {
   add_size("--intermediate", &options->intermediate, 32'768, "Width between the two products, of one process.");
   add_size("--hidden", &options->hidden, 16'384, "Width of tokens.");
   add_size("--topk", &options->topk, 64, "Experts of each token.");
+  command
+      ->add_option(
+          "--ranks", options->ranks,
+          "Processes that share the experts of a layer (expert parallelism): tokens are routed to those of all "
+          "(default 1).")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, kExpertsMax));
   command->add_option("--for", options->reader, "Whose files to write: vllm or sglang.")
       ->type_name("READER")
       ->required()
       ->check(CLI::IsMember({"vllm", "sglang"}));
+  command
+      ->add_option("--kernel-file", options->kernel_file,
+                   "Tune fused_moe_kernel of this file of an installed vLLM (fused_moe.py) or SGLang "
+                   "(fused_moe_triton_kernels.py) instead of the built-in kernel; it is compiled for each case that "
+                   "Triton specialises on.")
+      ->type_name("FILE");
   command->add_option("--dtype", options->dtype, "bf16 (default) or fp8_w8a8.")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"bf16", "fp8_w8a8"}));
