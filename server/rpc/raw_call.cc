@@ -68,7 +68,7 @@ MemoryShare RawStream::HoldForStream(size_t bytes) const { return call_->ticket_
 // ---- RawCall ----
 
 RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context)
-    : around_(around), route_(route), context_(context) {
+    : Call(around->clock), around_(around), route_(route), context_(context) {
   if (route_->probe) {
     const grpc::Slice answer(route_->probe());
     response_ = grpc::ByteBuffer(&answer, 1);
@@ -113,17 +113,6 @@ void RawCall::OnReadDone(bool ok) {
   }
 }
 
-void RawCall::Defer(const Lane& lane, std::function<void()> task) {
-  deadline_ = around_->clock->Now() + lane.wait_max;
-  lane.threads->PostFor(caller_.principal.name, [this, task = std::move(task)] {
-    if (IsAwaited()) {
-      task();
-    } else {
-      GiveUp();
-    }
-  });
-}
-
 absl::Status RawCall::Receive() {
   const size_t bytes = request_.Length();
   RETURN_IF_ERROR(CheckMessageSize(bytes));
@@ -133,7 +122,7 @@ absl::Status RawCall::Receive() {
   return absl::OkStatus();
 }
 
-bool RawCall::IsAwaited() const { return !context_->IsCancelled() && around_->clock->Now() <= deadline_; }
+bool RawCall::HasCaller() const { return !context_->IsCancelled(); }
 
 void RawCall::GiveUp() {
   Finish(ToGrpc(IsOfAgents() ? Unavailable("control has more to do than it can; try again later")

@@ -256,24 +256,17 @@ class CudaTrial final : public TrialPhases {
     if (!IsWitnessed()) return {};
     // Alone on the device.
     BeginPhase(v1::PHASE_MEASURE);
-    Failure failure;
-    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
-      failure = std::move(found);
-      return failure ? std::nullopt : std::optional<double>(ns);
-    };
     WitnessCalls calls;
-    calls.launch = [&]() -> std::optional<double> {
-      double ns = 0;
-      Failure found = WitnessedLaunch(&ns);
-      return unless_failed(std::move(found), ns);
-    };
-    calls.overhead = [](double) -> std::optional<double> { return 0; };
-    calls.sample_again = [&]() -> std::optional<double> {
-      Failure found = SampleAgain();
-      return unless_failed(std::move(found), result().measurement().median_ns());
+    calls.launch = [&](double* ns) { return WitnessedLaunch(ns); };
+    calls.overhead = [](double, double*) -> Failure { return {}; };
+    calls.sample_again = [&](double* median_ns) {
+      Failure failed = SampleAgain();
+      *median_ns = result().measurement().median_ns();
+      return failed;
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, SlackNs(*launches_), *Clock::Real(), calls);
+    Failure failure = verdict.failure;
     if (!failure && verdict.contradicted) {
       failure = Contradicted(verdict.claimed_ns, verdict.witnessed_ns, verdict.launches);
     }

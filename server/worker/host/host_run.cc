@@ -386,30 +386,24 @@ class HostTrial final : public TrialPhases {
       const double per_byte_ns = threads == 1 ? kSlackPerTouchedByteNs : kSlackPerByteNs;
       slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
     }
-    Failure failure;
-    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
-      failure = std::move(found);
-      return failure ? std::nullopt : std::optional<double>(ns);
-    };
     WitnessCalls calls;
-    calls.launch = [&]() -> std::optional<double> {
-      double ns = 0;
-      Failure found = WitnessedLaunch(&ns);
-      return unless_failed(std::move(found), ns);
-    };
-    calls.overhead = [&](double busy_ns) -> std::optional<double> {
-      const absl::StatusOr<double> ns =
+    calls.launch = [&](double* ns) { return WitnessedLaunch(ns); };
+    calls.overhead = [&](double busy_ns, double* ns) -> Failure {
+      const absl::StatusOr<double> one =
           busy_ns > 0 ? tools_->overhead.Around(busy_ns, [this] { problem_->Reset(PoisonPattern::kFirst); })
                       : tools_->overhead.Idle();
-      if (!ns.ok()) return unless_failed(TrialNotStarted(ns.status()), 0);
-      return *ns * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
+      if (!one.ok()) return TrialNotStarted(one.status());
+      *ns = *one * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
+      return {};
     };
-    calls.sample_again = [&]() -> std::optional<double> {
-      Failure found = SampleAgain();
-      return unless_failed(std::move(found), result().measurement().median_ns());
+    calls.sample_again = [&](double* median_ns) {
+      Failure failed = SampleAgain();
+      *median_ns = result().measurement().median_ns();
+      return failed;
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, slack_ns, *Clock::Real(), calls);
+    Failure failure = verdict.failure;
     // The buffers are its own too.
     if (!failure && shared != nullptr && !shared->HasStood()) failure = RanBeforeItsTime();
     if (is_begun_again_) {
