@@ -34,11 +34,6 @@ absl::Status CheckMessageSize(size_t bytes) {
 
 absl::Status NoRequest() { return WithReason(InvalidArgument("the call ended without a request"), "MESSAGE_INVALID"); }
 
-absl::Status CannotParse() {
-  return WithReason(InvalidArgument("the request cannot be read: it is no message of the type that the call takes"),
-                    "MESSAGE_INVALID");
-}
-
 // An agent takes ResourceExhausted for a refusal of what it sent, and comes back after Unavailable.
 absl::Status ForAgent(const absl::Status& status) {
   if (!absl::IsResourceExhausted(status) || ReasonOf(status) != "OVERLOADED") return status;
@@ -139,7 +134,7 @@ absl::StatusOr<MemoryShare> RawCall::HoldParsed(const grpc::Slice* flat) {
     bytes = ScanMessage(*route_->shape, &input, size, options);
   } else {
     grpc::ProtoBufferReader reader(&request_);
-    if (!reader.status().ok()) return CannotParse();
+    if (!reader.status().ok()) return NotTheMessage();
     CodedInputStream input(&reader);
     bytes = ScanMessage(*route_->shape, &input, static_cast<int>(request_.Length()), options);
   }
@@ -157,11 +152,11 @@ absl::StatusOr<const Message*> RawCall::Read(Arena* arena) {
   ASSIGN_OR_RETURN(parsed_, HoldParsed(flat));  // until the answer: what takes long keeps a copy of its request
   Message* const request = route_->prototype->New(arena);
   if (flat != nullptr) {
-    if (!request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()))) return CannotParse();
+    if (!request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()))) return NotTheMessage();
     return request;
   }
   grpc::ProtoBufferReader reader(&request_);
-  if (!reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) return CannotParse();
+  if (!reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) return NotTheMessage();
   return request;
 }
 

@@ -58,12 +58,6 @@ struct TrialTools {
   LaunchOverhead overhead;
 };
 
-uint64_t NewSeed() {
-  uint64_t seed = 0;
-  EntropySource::Real()->Fill(&seed, sizeof(seed));
-  return seed;
-}
-
 Failure Refused(const absl::Status& status) {
   return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
 }
@@ -284,24 +278,8 @@ class HostTrial final : public TrialPhases {
 
   Failure Measure() override {
     TUNEFARM_RETURN_IF_FAILED(TakeSamples());
-    return CheckLastSample();
-  }
-
-  // What the last sample left: its outputs were poisoned before it.
-  Failure CheckLastSample() {
-    if (!last_poison_ || !IsWitnessed() || !problem_->IsRepeatable()) return {};
-    v1::Verification ignored;
-    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
-    Failure failure = problem_->Verify(*last_poison_, &ignored);
-    if (!failure) return {};
-    failure.message += " It was right before the timing: a timed launch did not do all of its work.";
-    return failure;
-  }
-
-  bool IsWitnessed() {
-    const v1::Measurement& measurement = std::as_const(result()).measurement();
-    return !input().baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
-           MayWin(measurement.median_ns(), input().race_limit_ns);
+    if (!last_poison_ || !problem_->IsRepeatable()) return {};
+    return CheckLastSample(*last_poison_);
   }
 
   Failure TakeSamples() {
@@ -368,7 +346,6 @@ class HostTrial final : public TrialPhases {
   }
 
   Failure Witness() override {
-    if (!IsWitnessed()) return {};
     // Where trials share a process, this one has seen the variants of inputs in a trial before.
     std::unique_ptr<TrialProcess> shared;
     variants_ = problem_->VariantCount();
@@ -530,7 +507,7 @@ class HostTrial final : public TrialPhases {
   int variants_ = 0, next_variant_ = 0;
   bool is_begun_again_ = false;    // in another process than the trial's
   bool is_sampled_again_ = false;  // the variants are reduced to the first
-  PhiloxStream random_{NewSeed()};
+  PhiloxStream random_{NewSeed(EntropySource::Real())};
 };
 
 class HostRunBackend final : public RunBackend {
