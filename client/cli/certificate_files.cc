@@ -19,6 +19,7 @@
 
 #include "server/access/principal.h"
 #include "server/base/file.h"
+#include "server/base/freed.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
@@ -30,13 +31,6 @@ constexpr uint64_t kPemBytesMax = 1 << 20;
 constexpr size_t kHostsMax = 64;
 constexpr int64_t kSkewMs = 5 * 60 * 1000;  // clocks of the farm may differ by so much
 
-template <auto function>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    function(object);
-  }
-};
 using X509Ptr = std::unique_ptr<X509, Freed<X509_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using BioPtr = std::unique_ptr<BIO, Freed<BIO_free_all>>;

@@ -1,15 +1,9 @@
 #include "client/cpp/target.h"
 
-#include <cctype>
+#include "absl/strings/ascii.h"
 
 namespace tunefarm::client {
 namespace {
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 Status NoDevice(std::string_view selector) {
   return {Code::kNotFound, "there is no device '" + std::string(selector) + "'", "DEVICE_NOT_FOUND"};
@@ -20,7 +14,7 @@ bool Selects(std::string_view selector, const std::string& lower, v1::DeviceKind
   if (selector.empty()) return device_class.kind() == kind;
   if (lower == "cuda") return device_class.kind() == v1::DEVICE_KIND_CUDA;
   if (lower == "host") return device_class.kind() == v1::DEVICE_KIND_HOST;
-  return device_class.id() == selector || Lower(device_class.display_name()) == lower;
+  return device_class.id() == selector || absl::AsciiStrToLower(device_class.display_name()) == lower;
 }
 
 }  // namespace
@@ -29,7 +23,7 @@ Result<ChosenDevice> ChooseDevice(std::string_view selector, v1::Language langua
                                   const std::vector<v1::Device>& devices,
                                   const std::vector<v1::KnownDeviceClass>& known_classes) {
   const v1::DeviceKind kind = language == v1::LANGUAGE_HOST_CXX ? v1::DEVICE_KIND_HOST : v1::DEVICE_KIND_CUDA;
-  const std::string lower = Lower(selector);
+  const std::string lower = absl::AsciiStrToLower(std::string(selector));
   const v1::Device* chosen = nullptr;
   for (const v1::Device& device : devices) {
     if (!selector.empty() && device.uuid() == selector) {
@@ -48,7 +42,7 @@ Result<ChosenDevice> ChooseDevice(std::string_view selector, v1::Language langua
                         chosen->toolkit_version()};
   }
   for (const v1::KnownDeviceClass& known : known_classes) {
-    if (Lower(known.short_name()) != lower || known.device_class().kind() != kind) continue;
+    if (absl::AsciiStrToLower(known.short_name()) != lower || known.device_class().kind() != kind) continue;
     return ChosenDevice{known.device_class().id(), known.device_class().display_name(), "", ""};
   }
   return NoDevice(selector);

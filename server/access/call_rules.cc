@@ -98,10 +98,4 @@ const CallRule* RuleOf(std::string_view call) {
   return rule == by_name.end() ? nullptr : rule->second;
 }
 
-std::optional<Right> RightOf(std::string_view service, std::string_view method) {
-  const CallRule* const rule = RuleOf(std::string(service) + "/" + std::string(method));
-  if (rule == nullptr) return std::nullopt;
-  return rule->right;
-}
-
 }  // namespace tunefarm

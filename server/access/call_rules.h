@@ -4,7 +4,6 @@
 // Pure functions.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -27,8 +26,6 @@ struct CallRule {
 
 // Null: there is no such call.
 const CallRule* RuleOf(std::string_view call);
-// The right of a service's method ("tunefarm.v1.TuningService", "CreateJob").
-std::optional<Right> RightOf(std::string_view service, std::string_view method);
 const std::vector<CallRule>& AllCallRules();
 
 }  // namespace tunefarm

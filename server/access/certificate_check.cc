@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/base/file.h"
+#include "server/base/freed.h"
 #include "server/base/hash.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -26,13 +27,6 @@ constexpr int kChainMax = 10;
 constexpr Duration kVerdictFresh = std::chrono::seconds(10);
 constexpr Duration kFileFresh = std::chrono::seconds(1);
 
-template <auto function>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    function(object);
-  }
-};
 using X509Ptr = std::unique_ptr<X509, Freed<X509_free>>;
 using BioPtr = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using StorePtr = std::unique_ptr<X509_STORE, Freed<X509_STORE_free>>;

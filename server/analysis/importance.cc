@@ -325,8 +325,4 @@ Importance ImportanceSample::Compute() const {
   return result;
 }
 
-Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options) {
-  return ImportanceSample(trials, options).Compute();
-}
-
 }  // namespace tunefarm

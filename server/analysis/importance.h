@@ -51,10 +51,8 @@ struct Importance {
   std::vector<PairImportance> pairs;            // by share, descending
 };
 
-Importance ImportanceOf(const Selection& trials, const ImportanceOptions& options = {});
-
-// ImportanceOf in two steps: what it needs of the trials, which is quickly taken, and the rest, which may take a second
-// and needs neither the trials nor their columns. Move-only; const use from any thread.
+// Two steps: what the importance needs of the trials, which is quickly taken, and the rest, which may take a second and
+// needs neither the trials nor their columns. Move-only; const use from any thread.
 class ImportanceSample {
  public:
   explicit ImportanceSample(const Selection& trials, const ImportanceOptions& options = {});

@@ -76,13 +76,6 @@ Selection::Selection(const StudyColumns& columns, const TrialConditions& conditi
   for (const uint32_t at : positions_) measured_.Add(at, objectives[at]);
 }
 
-std::vector<uint32_t> Selection::Positions() const {
-  std::vector<uint32_t> positions;
-  positions.reserve(size());
-  ForEach([&](uint32_t at) { positions.push_back(at); });
-  return positions;
-}
-
 std::vector<uint32_t> Selection::Measured() const {
   std::vector<uint32_t> positions;
   positions.reserve(measured_.count);

@@ -74,9 +74,7 @@ class Selection {
     for (; next != positions_.end() && *next < end; ++next) visit(*next);
   }
 
-  // 4 bytes each.
-  std::vector<uint32_t> Positions() const;
-  std::vector<uint32_t> Measured() const;  // those that are OK
+  std::vector<uint32_t> Measured() const;  // those that are OK; 4 bytes each
 
  private:
   const StudyColumns* columns_;

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "server/access/principal.h"
@@ -34,7 +35,8 @@ struct Lane {
 
 class Call {
  public:
-  Call() = default;
+  // The clock outlives it.
+  explicit Call(const Clock* clock) : clock_(clock) {}
   virtual ~Call() = default;
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -42,16 +44,32 @@ class Call {
   virtual const CallContext& caller() const = 0;
   virtual OpenCalls* open_calls() const = 0;
   // Whether somebody waits for the answer: the caller is there and the lane's time has not passed.
-  virtual bool IsAwaited() const = 0;
+  bool IsAwaited() const { return HasCaller() && clock_->Now() <= deadline_; }
 
   // The call's end, once. `response` belongs to an OK outcome. `request`: for the audit log, may be null.
   virtual void Answer(const google::protobuf::Message* request, const absl::Status& outcome,
                       const google::protobuf::Message* response) = 0;
   // Instead of Answer, on the transport's thread: `task` answers, on a thread of the lane, where somebody still waits
   // by then.
-  virtual void Defer(const Lane& lane, std::function<void()> task) = 0;
+  void Defer(const Lane& lane, std::function<void()> task) {
+    deadline_ = clock_->Now() + lane.wait_max;
+    lane.threads->PostFor(caller().principal.name, [this, task = std::move(task)] {
+      if (IsAwaited()) {
+        task();
+      } else {
+        GiveUp();
+      }
+    });
+  }
   // Instead of Answer, where IsAwaited has become false.
   virtual void GiveUp() = 0;
+
+ private:
+  // Whether the caller is still there.
+  virtual bool HasCaller() const = 0;
+
+  const Clock* const clock_;
+  MonotonicTime deadline_;
 };
 
 }  // namespace tunefarm

@@ -131,11 +131,6 @@ const WireShape* WireShape::Of(const Descriptor* type) {
 
 namespace {
 
-absl::Status NoMessage() {
-  return WithReason(InvalidArgument("the request cannot be read: it is no message of the type that the call takes"),
-                    "MESSAGE_INVALID");
-}
-
 class Scanner {
  public:
   Scanner(CodedInputStream* input, const WireScanOptions& options) : input_(*input), options_(options) {}
@@ -149,7 +144,7 @@ class Scanner {
     }
     while (input_.CurrentPosition() < end) {
       const uint32_t tag = input_.ReadTagNoLastTag();
-      if (tag == 0) return NoMessage();
+      if (tag == 0) return NotTheMessage();
       const WireShape::Field& field = shape.FieldOf(tag >> 3);
       RETURN_IF_ERROR(Value(field, tag & 7, depth, end));
       if (parsed_ > options_.parsed_bytes_max) {
@@ -159,7 +154,7 @@ class Scanner {
                           "MESSAGE_TOO_LARGE");
       }
     }
-    return input_.CurrentPosition() == end ? absl::OkStatus() : NoMessage();
+    return input_.CurrentPosition() == end ? absl::OkStatus() : NotTheMessage();
   }
 
   void Add(size_t bytes) { parsed_ += bytes; }
@@ -176,30 +171,30 @@ class Scanner {
     switch (wire_type) {
       case WireFormatLite::WIRETYPE_VARINT: {
         uint64_t ignored = 0;
-        return input_.ReadVarint64(&ignored) ? absl::OkStatus() : NoMessage();
+        return input_.ReadVarint64(&ignored) ? absl::OkStatus() : NotTheMessage();
       }
       case WireFormatLite::WIRETYPE_FIXED64: {
         uint64_t bits = 0;
-        if (!input_.ReadLittleEndian64(&bits)) return NoMessage();
+        if (!input_.ReadLittleEndian64(&bits)) return NotTheMessage();
         return field.kind == Kind::kDouble ? Finite(field, std::bit_cast<double>(bits)) : absl::OkStatus();
       }
       case WireFormatLite::WIRETYPE_FIXED32: {
         uint32_t bits = 0;
-        if (!input_.ReadLittleEndian32(&bits)) return NoMessage();
+        if (!input_.ReadLittleEndian32(&bits)) return NotTheMessage();
         return field.kind == Kind::kFloat ? Finite(field, std::bit_cast<float>(bits)) : absl::OkStatus();
       }
       default:
-        return NoMessage();  // groups, which no message of ours has
+        return NotTheMessage();  // groups, which no message of ours has
     }
   }
 
   absl::Status Bytes(const Field& field, int depth, int end) {
     uint32_t length = 0;
-    if (!input_.ReadVarint32(&length) || length > static_cast<uint32_t>(INT32_MAX)) return NoMessage();
+    if (!input_.ReadVarint32(&length) || length > static_cast<uint32_t>(INT32_MAX)) return NotTheMessage();
     const int size = static_cast<int>(length);
     switch (field.kind) {
       case Kind::kMessage:
-        if (size > end - input_.CurrentPosition()) return NoMessage();
+        if (size > end - input_.CurrentPosition()) return NotTheMessage();
         Add(field.message->bytes() + kElementBytes);
         return Message(*field.message, depth + 1, input_.CurrentPosition() + size);
       case Kind::kScalar:
@@ -208,27 +203,27 @@ class Scanner {
         return Packed(field, size);
       case Kind::kText:
         Add(kTextBytes + length + (field.is_repeated ? 8 * kGrowth : 0));
-        return input_.Skip(size) ? absl::OkStatus() : NoMessage();
+        return input_.Skip(size) ? absl::OkStatus() : NotTheMessage();
       case Kind::kUnknown:
         Add(kUnknownBytes + kTextBytes + length);
-        return input_.Skip(size) ? absl::OkStatus() : NoMessage();
+        return input_.Skip(size) ? absl::OkStatus() : NotTheMessage();
     }
-    return NoMessage();
+    return NotTheMessage();
   }
 
   absl::Status Packed(const Field& field, int size) {
     if (!field.is_repeated) {
       Add(kUnknownBytes + kTextBytes + static_cast<size_t>(size));
-      return input_.Skip(size) ? absl::OkStatus() : NoMessage();
+      return input_.Skip(size) ? absl::OkStatus() : NotTheMessage();
     }
     if (field.wire_type == WireFormatLite::WIRETYPE_VARINT) return PackedVarints(field, size);
     const size_t least = field.element_bytes;
     if (field.kind == Kind::kScalar || !options_.finite_only || field.may_be_infinite) {
       Add(static_cast<size_t>(size) / least * field.element_bytes * kGrowth);
-      return input_.Skip(size) ? absl::OkStatus() : NoMessage();
+      return input_.Skip(size) ? absl::OkStatus() : NotTheMessage();
     }
     for (size_t left = static_cast<size_t>(size); left > 0; left -= least) {
-      if (left < least) return NoMessage();
+      if (left < least) return NotTheMessage();
       RETURN_IF_ERROR(
           Value(field, least == 8 ? WireFormatLite::WIRETYPE_FIXED64 : WireFormatLite::WIRETYPE_FIXED32, 0, 0));
     }
@@ -240,7 +235,7 @@ class Scanner {
     while (size > 0) {
       const void* data = nullptr;
       int length = 0;
-      if (!input_.GetDirectBufferPointer(&data, &length)) return NoMessage();
+      if (!input_.GetDirectBufferPointer(&data, &length)) return NotTheMessage();
       length = std::min(length, size);
       const auto* const bytes = static_cast<const uint8_t*>(data);
       const auto count = std::count_if(bytes, bytes + length, [](uint8_t byte) { return byte < 0x80; });
@@ -264,6 +259,11 @@ class Scanner {
 };
 
 }  // namespace
+
+absl::Status NotTheMessage() {
+  return WithReason(InvalidArgument("the request cannot be read: it is no message of the type that the call takes"),
+                    "MESSAGE_INVALID");
+}
 
 absl::StatusOr<size_t> ScanMessage(const WireShape& shape, CodedInputStream* input, int size,
                                    const WireScanOptions& options) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tunefarm {
@@ -52,6 +53,9 @@ struct WireScanOptions {
   // Refuse NaN and infinities in fields of which they are no values.
   bool finite_only = true;
 };
+
+// InvalidArgument (MESSAGE_INVALID), for what cannot be parsed.
+absl::Status NotTheMessage();
 
 // At least the bytes that the message takes when it is parsed into an arena, and at most some times as many. Reads the
 // `size` bytes of `input`, from its begin. InvalidArgument (MESSAGE_INVALID) for what is no message or nests too

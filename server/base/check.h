@@ -26,5 +26,3 @@ void CheckOk(const char* file, int line, const char* expression, const absl::Sta
 
 // For a Status or a StatusOr that only a programmer error can make fail.
 #define TUNEFARM_CHECK_OK(...) ::tunefarm::internal::CheckOk(__FILE__, __LINE__, #__VA_ARGS__, (__VA_ARGS__))
-
-#define TUNEFARM_UNREACHABLE() ::tunefarm::internal::CheckFailed(__FILE__, __LINE__, "unreachable code was reached")

@@ -20,13 +20,14 @@
 #include "server/base/status_macros.h"
 
 namespace tunefarm {
-namespace {
 
 std::string ParentOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
+
+namespace {
 
 absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {

@@ -14,6 +14,9 @@
 
 namespace tunefarm {
 
+// The directory that a path names something in: "/a" of "/a/b", "." of "b".
+std::string ParentOf(const std::string& path);
+
 // The whole file. NotFound when missing, InvalidArgument for what is no regular file (a directory, a device, a pipe: it
 // never waits for a writer), ResourceExhausted above `bytes_max` (nothing beyond the limit is read, so it is safe on
 // /proc).

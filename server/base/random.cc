@@ -48,6 +48,12 @@ std::string NewUuid(EntropySource* entropy) {
   return text;
 }
 
+uint64_t NewSeed(EntropySource* entropy) {
+  uint64_t seed = 0;
+  entropy->Fill(&seed, sizeof(seed));
+  return seed;
+}
+
 std::array<uint32_t, 4> Philox4x32(const std::array<uint32_t, 4>& counter, const std::array<uint32_t, 2>& key) {
   std::array<uint32_t, 4> output;
   tunefarm_philox4x32_10(counter.data(), key.data(), output.data());

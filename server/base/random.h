@@ -24,6 +24,8 @@ class EntropySource {
 
 // A version 4 UUID in lower case: "xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx".
 std::string NewUuid(EntropySource* entropy);
+// A seed that nobody can predict.
+uint64_t NewSeed(EntropySource* entropy);
 
 // Philox4x32-10 (server/base/philox.h), a pure function.
 std::array<uint32_t, 4> Philox4x32(const std::array<uint32_t, 4>& counter, const std::array<uint32_t, 2>& key);

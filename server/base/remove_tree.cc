@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/base/file.h"
+#include "server/base/freed.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
@@ -27,10 +28,6 @@ constexpr int kPassesMax = 16;
 constexpr int64_t kMovesMax = int64_t{1} << 20;
 
 constexpr mode_t kOwnerMay = 0700;
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
 
 // A directory, whatever its mode: what its owner may not do he permits himself first. By descriptor, so that nothing
 // that takes its place meanwhile is changed.
@@ -70,7 +67,7 @@ class TreeRemover {
     if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "cannot stat {}", path);
     device_ = info.st_dev;
     has_device_ = true;
-    const std::unique_ptr<DIR, CloseDirectory> directory(fdopendir(fd.get()));
+    const std::unique_ptr<DIR, Freed<closedir>> directory(fdopendir(fd.get()));
     if (directory == nullptr) return ErrnoStatus(errno, "cannot list {}", path);
     (void)fd.Release();  // closedir closes it.
     top_ = dirfd(directory.get());
@@ -129,7 +126,7 @@ class TreeRemover {
       if (errno == ENOTEMPTY || errno == EEXIST) return KeepsAppearing(path);
       return ErrnoStatus(errno, "cannot remove {}", path);
     }
-    const std::unique_ptr<DIR, CloseDirectory> directory(fdopendir(fd.get()));
+    const std::unique_ptr<DIR, Freed<closedir>> directory(fdopendir(fd.get()));
     if (directory == nullptr) return ErrnoStatus(errno, "cannot list {}", path);
     (void)fd.Release();  // closedir closes it.
     for (int pass = 0; pass < kPassesMax; ++pass) {

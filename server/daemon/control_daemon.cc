@@ -189,6 +189,11 @@ absl::Status ControlDaemon::Monitor() {
     snapshot->data_file_bytes_max = config_.max_data_file_bytes;
     snapshot->is_suspended = !plane_->scheduler().suspended().empty();
     snapshot->open_calls = plane_->calls().count();
+    const AuditStats audit = audit_->stats();
+    snapshot->calls_refused = static_cast<int64_t>(audit.refusals);
+    snapshot->audit_written = static_cast<int64_t>(audit.written);
+    snapshot->audit_left_out = static_cast<int64_t>(audit.left_out);
+    snapshot->audit_lost = static_cast<int64_t>(audit.lost);
     snapshot->resident_bytes = ResidentBytes();
     snapshot->open_files = OpenFiles();
     snapshot->workers = CountChildren();

@@ -67,7 +67,6 @@ absl::StatusOr<LocalDevices> FindLocalDevices(const DaemonConfig& config,
     LogError("daemon", "no devices: {}", MessageOf(probe.status()));
     local.notes.push_back("no devices: " + std::string(MessageOf(probe.status())));
   } else {
-    local.was_probed = true;
     local.runs_python = probe->runs_python;
     local.notes = std::move(probe->notes);
     local.sandbox_level = probe->sandbox_level;

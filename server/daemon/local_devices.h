@@ -16,7 +16,6 @@ struct LocalDevices {
   std::vector<v1::Device> devices;
   std::vector<std::string> notes;  // toolchains and what is missing
   std::string sandbox_level;
-  bool was_probed = false;
   bool runs_python = false;
 };
 

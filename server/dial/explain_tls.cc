@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "server/base/file.h"
+#include "server/base/freed.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
@@ -16,14 +17,6 @@
 
 namespace tunefarm {
 namespace {
-
-template <auto function>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    function(object);
-  }
-};
 
 std::string NamesIn(X509* certificate) {
   std::string names;

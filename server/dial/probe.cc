@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "server/base/freed.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/dial/dial_options.h"
@@ -19,10 +20,6 @@ namespace tunefarm {
 namespace {
 
 constexpr int kPatienceSeconds = 3;
-
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
 
 bool IsUnix(const std::string& address) { return address.rfind("unix:", 0) == 0; }
 
@@ -152,7 +149,7 @@ absl::StatusOr<UniqueFd> ConnectTo(const std::string& address) {
                                   address, gai_strerror(unknown)),
                       "HOST_UNKNOWN");
   }
-  const std::unique_ptr<addrinfo, FreeAddresses> list(found);
+  const std::unique_ptr<addrinfo, Freed<freeaddrinfo>> list(found);
   int error = ECONNREFUSED;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     fd.Reset(socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol));

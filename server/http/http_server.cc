@@ -4,15 +4,12 @@
 #include <fmt/core.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -30,15 +27,14 @@
 #include "server/base/thread.h"
 #include "server/base/thread_pool.h"
 #include "server/base/unique_fd.h"
+#include "server/http/http_connection.h"
 
 namespace tunefarm {
 namespace {
 
 constexpr int kPageThreads = 2;
 constexpr int kAcceptedAtOnce = 16;
-constexpr int kDrainedAtOnce = 16;  // parts of 4 KiB
 constexpr int kBacklog = 128;
-constexpr size_t kHeadersMax = 100;
 constexpr size_t kSmallAnswerBytes = 64 << 10;
 // Where the process has no descriptor left.
 constexpr Duration kAcceptAgain = std::chrono::milliseconds(100);
@@ -48,81 +44,6 @@ bool NamesLoopback(std::string_view host_header) {
   const size_t colon = host_header.find(':', bracket == std::string_view::npos ? 0 : bracket);
   const std::string_view host = host_header.substr(0, colon);
   return host == "127.0.0.1" || host == "localhost" || host == "[::1]";
-}
-
-std::string_view ReasonPhrase(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 304:
-      return "Not Modified";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 409:
-      return "Conflict";
-    case 411:
-      return "Length Required";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 499:
-      return "Client Closed Request";  // of no RFC; what Connect has for a cancelled call
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 504:
-      return "Gateway Timeout";
-    default:
-      return "";  // RFC 9112, section 4: a phrase may be empty
-  }
-}
-
-std::string ResponseOf(const HttpAnswer& answer, bool with_body) {
-  std::string response = fmt::format("HTTP/1.1 {} {}\r\n", answer.status, ReasonPhrase(answer.status));
-  if (!answer.content_type.empty()) response += fmt::format("Content-Type: {}\r\n", answer.content_type);
-  response += fmt::format("Content-Length: {}\r\nConnection: close\r\n", answer.body.size());
-  for (const auto& [name, value] : answer.headers) response += fmt::format("{}: {}\r\n", name, value);
-  response += "\r\n";
-  if (with_body) response += answer.body;
-  return response;
-}
-
-std::string_view WithoutBlanks(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-// None: it is no number of bytes.
-std::optional<size_t> BodyBytes(const std::string& content_length) {
-  if (content_length.empty()) return 0;
-  if (content_length.size() > 12 || content_length.find_first_not_of("0123456789") != std::string::npos) {
-    return std::nullopt;
-  }
-  return std::stoull(content_length);
-}
-
-// Where the head of the request ends; npos: not yet.
-size_t EndOfHead(std::string_view text) {
-  const size_t crlf = text.find("\r\n\r\n");
-  const size_t lf = text.find("\n\n");
-  return std::min(crlf, lf);
 }
 
 absl::StatusOr<UniqueFd> Listen(const std::string& host, int port) {
@@ -165,23 +86,6 @@ std::string PeerText(const sockaddr_storage& address) {
   return fmt::format("ipv4:{}:{}", text, ntohs(v4.sin_port));
 }
 
-struct Connection {
-  enum class State { kReading, kAnswering, kWriting, kClosing };
-  UniqueFd fd;
-  SslPtr ssl;           // null: plain text
-  short ssl_waits = 0;  // what TLS waits for instead of what the state says; 0: nothing else
-  std::string peer;
-  State state = State::kReading;
-  MonotonicTime until;  // not while it is answered
-  std::string in, out;
-  std::optional<HttpRequest> request;  // once the head is there
-  size_t body_bytes = 0;               // of the request
-  size_t sent = 0;
-  std::shared_ptr<std::atomic<bool>> is_gone;  // HttpRequest's
-  bool is_head = false;
-  bool is_done = false;  // to be closed
-};
-
 // The answers on their way to the thread of the peers. Shared with those who make them, and may outlive the server.
 class Outbox {
  public:
@@ -215,48 +119,6 @@ class Outbox {
 
 }  // namespace
 
-const std::string& HttpRequest::Header(const std::string& name) const {
-  static const std::string& none = *new std::string;
-  const auto header = headers.find(name);
-  return header == headers.end() ? none : header->second;
-}
-
-std::optional<HttpRequest> ParseHttpHead(std::string_view text) {
-  HttpRequest request;
-  bool is_first = true;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (is_first) {
-      const size_t space = line.find(' ');
-      const size_t second = space == std::string_view::npos ? space : line.find(' ', space + 1);
-      if (second == std::string_view::npos || line.substr(second + 1).rfind("HTTP/1.", 0) != 0) return std::nullopt;
-      request.method = std::string(line.substr(0, space));
-      request.path = std::string(line.substr(space + 1, second - space - 1));
-      request.path = request.path.substr(0, request.path.find('?'));
-      is_first = false;
-      continue;
-    }
-    if (line.empty()) continue;
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos || colon == 0) return std::nullopt;
-    std::string name(line.substr(0, colon));
-    // No name has blanks: neither before the colon, nor in front, where old servers took the line for a part of the
-    // one above.
-    if (name.find_first_of(" \t") != std::string::npos) return std::nullopt;
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    const std::string value(WithoutBlanks(line.substr(colon + 1)));
-    const auto [header, is_new] = request.headers.emplace(std::move(name), value);
-    if (!is_new) header->second += ", " + value;
-    if (request.headers.size() > kHeadersMax) return std::nullopt;
-  }
-  if (is_first) return std::nullopt;
-  return request;
-}
-
 // One thread does all that waits for peers, so that none of them holds up another; two make the pages.
 struct HttpServer::Impl {
   explicit Impl(HttpServerOptions given) : options(std::move(given)) {}
@@ -285,25 +147,10 @@ struct HttpServer::Impl {
       Wait();
       TakeAnswers();
       for (auto& [id, connection] : connections) Serve(id, &connection);
-      std::erase_if(connections, [](const auto& entry) { return entry.second.is_done; });
+      std::erase_if(connections, [](const auto& entry) { return entry.second.is_done(); });
       Accept();
     }
     connections.clear();
-  }
-
-  short EventsOf(const Connection& connection) const {
-    switch (connection.state) {
-      case Connection::State::kReading:
-        return connection.ssl_waits != 0 ? connection.ssl_waits : POLLIN;
-      case Connection::State::kAnswering:
-        // POLLHUP comes by itself, but only once both sides are closed.
-        return options.handle ? POLLRDHUP : 0;
-      case Connection::State::kWriting:
-        return connection.ssl_waits != 0 ? connection.ssl_waits : POLLOUT;
-      case Connection::State::kClosing:
-        return POLLIN;
-    }
-    return 0;
   }
 
   // Until a peer, an answer, or the first deadline.
@@ -317,8 +164,8 @@ struct HttpServer::Impl {
       wait = accept_after - now;
     }
     for (const auto& [id, connection] : connections) {
-      polled.push_back({connection.fd.get(), EventsOf(connection), 0});
-      if (connection.state != Connection::State::kAnswering) wait = std::min(wait, connection.until - now);
+      polled.push_back(connection.Awaited());
+      wait = std::min(wait, connection.until() - now);
     }
     const auto wait_ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::max(wait, Duration::zero())).count();
@@ -326,182 +173,51 @@ struct HttpServer::Impl {
     uint64_t ignored = 0;
     [[maybe_unused]] const ssize_t got = read(outbox->wake(), &ignored, sizeof(ignored));
     size_t at = polled.size() - connections.size();
-    for (auto& [id, connection] : connections) {
-      // A peer that is gone is not waited for; what its page says is dropped.
-      if ((polled[at++].revents & (POLLERR | POLLHUP | POLLRDHUP | POLLNVAL)) != 0 &&
-          connection.state == Connection::State::kAnswering) {
-        connection.is_done = true;
-        if (connection.is_gone != nullptr) connection.is_gone->store(true);
+    for (auto& [id, connection] : connections) connection.TakeEvents(polled[at++].revents);
+  }
+
+  void Serve(uint64_t id, HttpConnection* connection) {
+    if (Clock::Real()->Now() >= connection->until()) connection->Close();
+    if (std::optional<HttpRequest> request = connection->Read(); request.has_value()) {
+      if (options.handle) {
+        Handle(id, *std::move(request), connection);
+      } else {
+        MakePage(id, *request, connection);
       }
     }
-  }
-
-  void Serve(uint64_t id, Connection* connection) {
-    if (connection->is_done) return;
-    if (connection->state != Connection::State::kAnswering && Clock::Real()->Now() >= connection->until) {
-      connection->is_done = true;
-      return;
-    }
-    if (connection->state == Connection::State::kReading) Read(id, connection);
-    if (connection->state == Connection::State::kWriting) Write(connection);
-    if (connection->state == Connection::State::kClosing) Drain(connection);
-  }
-
-  // How a read or a write of TLS ended that moved nothing.
-  void AfterSsl(int result, Connection* connection) {
-    SSL* const ssl = connection->ssl.get();
-    const int error = SSL_get_error(ssl, result);
-    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
-      connection->ssl_waits = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
-      return;
-    }
-    if (error == SSL_ERROR_SSL && SSL_is_init_finished(ssl) == 0 && options.on_handshake_failure) {
-      const unsigned long code = ERR_peek_error();
-      const bool is_plain =
-          ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST || ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER;
-      const char* const reason = ERR_reason_error_string(code);
-      options.on_handshake_failure(
-          is_plain ? "plain text was sent to a port that expects TLS"
-                   : fmt::format("a TLS handshake failed: {}", reason != nullptr ? reason : "unknown"));
-    }
-    ERR_clear_error();
-    connection->is_done = true;
-  }
-
-  // Zero: there is nothing now, or the connection is done.
-  size_t Receive(Connection* connection, char* bytes, size_t size) {
-    if (connection->ssl != nullptr) {
-      ERR_clear_error();
-      connection->ssl_waits = 0;
-      size_t got = 0;
-      const int result = SSL_read_ex(connection->ssl.get(), bytes, size, &got);
-      if (result == 1) return got;
-      AfterSsl(result, connection);
-      return 0;
-    }
-    ssize_t got = 0;
-    do {
-      got = recv(connection->fd.get(), bytes, size, 0);
-    } while (got < 0 && errno == EINTR);
-    if (got > 0) return static_cast<size_t>(got);
-    connection->is_done = got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-    return 0;
-  }
-
-  // The same of what is sent.
-  size_t Send(Connection* connection, const char* bytes, size_t size) {
-    if (connection->ssl != nullptr) {
-      ERR_clear_error();
-      connection->ssl_waits = 0;
-      size_t sent = 0;
-      const int result = SSL_write_ex(connection->ssl.get(), bytes, size, &sent);
-      if (result == 1) return sent;
-      AfterSsl(result, connection);
-      return 0;
-    }
-    ssize_t sent = 0;
-    do {
-      sent = send(connection->fd.get(), bytes, size, MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
-    if (sent > 0) return static_cast<size_t>(sent);
-    connection->is_done = errno != EAGAIN && errno != EWOULDBLOCK;
-    return 0;
-  }
-
-  void Read(uint64_t id, Connection* connection) {
-    char bytes[4096];
-    while (connection->state == Connection::State::kReading) {
-      const size_t got = Receive(connection, bytes, sizeof(bytes));
-      if (got == 0) return;
-      connection->in.append(bytes, got);
-      if (!connection->request.has_value()) ReadHead(id, connection);
-      if (connection->state == Connection::State::kReading && connection->request.has_value() &&
-          connection->in.size() >= connection->body_bytes) {
-        connection->request->body = connection->in.substr(0, connection->body_bytes);
-        Answer(id, connection);
-      }
-    }
-  }
-
-  // Once the head is there, `in` is what follows it.
-  void ReadHead(uint64_t id, Connection* connection) {
-    const size_t end = EndOfHead(connection->in);
-    if (end == std::string::npos || end > options.head_bytes_max) {
-      if (connection->in.size() <= options.head_bytes_max) return;
-      return Refuse(431, fmt::format("the request's head has more than {} KiB", options.head_bytes_max >> 10),
-                    connection);
-    }
-    std::optional<HttpRequest> request = ParseHttpHead(std::string_view(connection->in).substr(0, end));
-    if (!request.has_value()) return Refuse(400, "this is no request of HTTP/1", connection);
-    connection->is_head = request->method == "HEAD";
-    if (!options.handle) return AnswerPage(id, *request, connection);
-    if (!request->Header("transfer-encoding").empty()) {
-      return Refuse(411, "the body must come whole, with its Content-Length", connection);
-    }
-    const std::optional<size_t> body_bytes = BodyBytes(request->Header("content-length"));
-    if (!body_bytes.has_value()) return Refuse(400, "Content-Length is no number", connection);
-    if (*body_bytes > options.body_bytes_max) {
-      return Refuse(413,
-                    fmt::format("the body has {} bytes, at most {} are taken", *body_bytes, options.body_bytes_max),
-                    connection);
-    }
-    connection->body_bytes = *body_bytes;
-    connection->in.erase(0, end + (connection->in[end] == '\r' ? 4 : 2));
-    connection->request = *std::move(request);
+    connection->Write();
   }
 
   // Whether one more request may be answered now.
-  bool TakePlace(Connection* connection) {
-    if (answered >= options.answered_max) {
-      Refuse(503, "too many requests at once; try again", connection);
-      return false;
+  bool TakePlace(HttpConnection* connection) {
+    if (answered < options.answered_max) {
+      ++answered;
+      return true;
     }
-    ++answered;
-    connection->state = Connection::State::kAnswering;
-    return true;
+    connection->Refuse(503, "too many requests at once; try again");
+    return false;
   }
 
-  void AnswerPage(uint64_t id, const HttpRequest& request, Connection* connection) {
+  void MakePage(uint64_t id, const HttpRequest& request, HttpConnection* connection) {
     if (!NamesLoopback(request.Header("host"))) {
-      return Refuse(403, "this server answers to 127.0.0.1, localhost and [::1] only", connection);
+      return connection->Refuse(403, "this server answers to 127.0.0.1, localhost and [::1] only");
     }
     if (request.method != "GET" && request.method != "HEAD") {
-      return Begin({.status = 405, .body = "pages are read with GET or HEAD\n", .headers = {{"Allow", "GET, HEAD"}}},
-                   connection);
+      return connection->Answer(
+          {.status = 405, .body = "pages are read with GET or HEAD\n", .headers = {{"Allow", "GET, HEAD"}}});
     }
     const auto page = options.pages.find(request.path);
-    if (page == options.pages.end()) return Refuse(404, "there is no such page", connection);
+    if (page == options.pages.end()) return connection->Refuse(404, "there is no such page");
     if (!TakePlace(connection)) return;
     pages->Post([this, id, make = &page->second] {
       outbox->Put(id, is_stopping.load() ? HttpAnswer{503, "the daemon is stopping\n"} : (*make)());
     });
   }
 
-  void Answer(uint64_t id, Connection* connection) {
+  void Handle(uint64_t id, HttpRequest request, HttpConnection* connection) {
     if (!TakePlace(connection)) return;
-    HttpRequest request = *std::move(connection->request);
-    connection->in = std::string();
-    request.peer = connection->peer;
-    connection->is_gone = std::make_shared<std::atomic<bool>>(false);
-    request.is_gone = connection->is_gone;
-    if (connection->ssl != nullptr) {
-      PeerCertificate shown = PeerCertificateOf(connection->ssl.get());
-      request.certificate = std::move(shown.certificate);
-      request.certificate_chain = std::move(shown.chain);
-    }
     options.handle(std::move(request),
                    [outbox = outbox, id](HttpAnswer answer) { outbox->Put(id, std::move(answer)); });
-  }
-
-  void Refuse(int status, const std::string& why, Connection* connection) {
-    Begin(options.refusal ? options.refusal(status, why) : HttpAnswer{status, why + "\n"}, connection);
-  }
-
-  void Begin(const HttpAnswer& answer, Connection* connection) {
-    connection->out = ResponseOf(answer, !connection->is_head);
-    connection->state = Connection::State::kWriting;
-    connection->ssl_waits = 0;
-    connection->until = Clock::Real()->Now() + options.answer_time;
   }
 
   void TakeAnswers() {
@@ -511,48 +227,17 @@ struct HttpServer::Impl {
       if (connection == connections.end()) continue;
       const size_t unsent = answer.body.size() > kSmallAnswerBytes ? UnsentBytes() : 0;
       if (unsent > 0 && unsent + answer.body.size() > options.unsent_bytes_max) {
-        Refuse(503, "too many large answers wait for peers that read slowly; try again", &connection->second);
+        connection->second.Refuse(503, "too many large answers wait for peers that read slowly; try again");
       } else {
-        Begin(answer, &connection->second);
+        connection->second.Answer(answer);
       }
     }
   }
 
-  // Of answers that their peers have not taken whole.
   size_t UnsentBytes() const {
     size_t bytes = 0;
-    for (const auto& [id, connection] : connections) bytes += connection.out.size();
+    for (const auto& [id, connection] : connections) bytes += connection.unsent_bytes();
     return bytes;
-  }
-
-  void Write(Connection* connection) {
-    while (connection->sent < connection->out.size()) {
-      const size_t sent =
-          Send(connection, connection->out.data() + connection->sent, connection->out.size() - connection->sent);
-      if (sent == 0) return;
-      connection->sent += sent;
-    }
-    connection->out = std::string();
-    if (connection->ssl != nullptr) {
-      // Says that the answer is whole. The peer's own end of TLS is not waited for.
-      ERR_clear_error();
-      SSL_shutdown(connection->ssl.get());
-      ERR_clear_error();
-    }
-    // A socket that is closed with bytes unread resets the connection, and the peer may lose the answer.
-    shutdown(connection->fd.get(), SHUT_WR);
-    connection->state = Connection::State::kClosing;
-  }
-
-  // Not all that comes: a peer that sends as fast as it is read would hold up the others.
-  void Drain(Connection* connection) {
-    char bytes[4096];
-    for (int i = 0; i < kDrainedAtOnce; ++i) {
-      const ssize_t got = recv(connection->fd.get(), bytes, sizeof(bytes), 0);
-      if (got > 0 || (got < 0 && errno == EINTR)) continue;
-      connection->is_done = got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-      return;
-    }
   }
 
   void Accept() {
@@ -567,22 +252,16 @@ struct HttpServer::Impl {
         return;
       }
       if (connections.size() >= options.connections_max && !DropOldest()) continue;
-      Connection connection;
-      connection.peer = PeerText(peer);
-      if (options.tls != nullptr) {
-        connection.ssl = options.tls->Accept(fd.get());
-        if (connection.ssl == nullptr) continue;
-      }
-      connection.fd = std::move(fd);
-      connection.until = Clock::Real()->Now() + options.request_time;
-      connections.emplace(next_id++, std::move(connection));
+      SslPtr ssl = options.tls != nullptr ? options.tls->Accept(fd.get()) : nullptr;
+      if (options.tls != nullptr && ssl == nullptr) continue;
+      connections.try_emplace(next_id++, std::move(fd), std::move(ssl), PeerText(peer), options);
     }
   }
 
   // The one that has had most time to send its request or to take its answer. False where all wait for us.
   bool DropOldest() {
     for (auto connection = connections.begin(); connection != connections.end(); ++connection) {
-      if (connection->second.state == Connection::State::kAnswering) continue;
+      if (connection->second.is_answering()) continue;
       connections.erase(connection);
       return true;
     }
@@ -596,7 +275,7 @@ struct HttpServer::Impl {
   const std::shared_ptr<Outbox> outbox = std::make_shared<Outbox>();
 
   // The loop's.
-  std::map<uint64_t, Connection> connections;  // oldest first
+  std::map<uint64_t, HttpConnection> connections;  // oldest first
   uint64_t next_id = 0;
   size_t answered = 0;  // requests that are being answered
   MonotonicTime accept_after;

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <limits>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "server/version.h"
 
 namespace tunefarm {
@@ -19,12 +19,6 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
-
-// Lower case, as label values are: "JOB_STATE_QUEUED" with its prefix taken off becomes "queued".
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 class MetricsText {
  public:
@@ -88,7 +82,7 @@ void AddJobs(const MetricsSnapshot& s, MetricsText* page) {
     const std::string name = tunefarm::v1::Match_Name(static_cast<tunefarm::v1::Match>(i));
     page->Counter("tunefarm_lookup_answers_total", "Answers to look-ups, by how well they matched.",
                   static_cast<double>(s.trials.answers[static_cast<size_t>(i)]),
-                  {{"match", Lower(name.substr(std::string_view("MATCH_").size()))}});
+                  {{"match", absl::AsciiStrToLower(name.substr(std::string_view("MATCH_").size()))}});
   }
   page->Gauge("tunefarm_missed_problems", "Problems in the list of misses.", static_cast<double>(s.missed_problems));
   page->Gauge("tunefarm_unwritten_misses",
@@ -113,7 +107,7 @@ void AddTrials(const TrialCounts& trials, MetricsText* page) {
     const std::string name = tunefarm::v1::Outcome_Name(outcome);
     page->Counter("tunefarm_trials_total", "Trials that ended, by outcome.",
                   found == trials.by_outcome.end() ? 0 : static_cast<double>(found->second),
-                  {{"outcome", Lower(name.substr(std::string_view("OUTCOME_").size()))}});
+                  {{"outcome", absl::AsciiStrToLower(name.substr(std::string_view("OUTCOME_").size()))}});
   }
   page->Counter("tunefarm_trials_reused_total", "Trials answered by the measurement of an equal one.",
                 static_cast<double>(trials.reused));
@@ -186,7 +180,7 @@ void AddProcess(const MetricsSnapshot& s, MetricsText* page) {
   page->Gauge("tunefarm_worker_processes", "Worker processes that run.", s.workers);
   for (const auto& [state, count] : s.devices) {
     page->Gauge("tunefarm_devices", "Devices of this machine, by state.", static_cast<double>(count),
-                {{"state", Lower(state)}});
+                {{"state", absl::AsciiStrToLower(state)}});
   }
   page->Gauge("process_resident_memory_bytes", "Resident memory of the daemon.", static_cast<double>(s.resident_bytes));
   page->Gauge("process_open_fds", "Open descriptors of the daemon.", s.open_files);

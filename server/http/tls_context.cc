@@ -20,7 +20,7 @@ constexpr uint64_t kPemBytesMax = 1 << 20;
 constexpr int kChainMax = 10;
 constexpr Duration kFileFresh = std::chrono::seconds(1);
 
-using BioPtr = std::unique_ptr<BIO, SslFreed<BIO_free_all>>;
+using BioPtr = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 
 void FreeChain(STACK_OF(X509) * chain) { sk_X509_pop_free(chain, X509_free); }
 
@@ -49,8 +49,8 @@ std::string StampOf(const std::string& path) {
 
 struct TlsContext::Pair {
   SslCertificatePtr certificate;
-  std::unique_ptr<STACK_OF(X509), SslFreed<FreeChain>> chain;
-  std::unique_ptr<EVP_PKEY, SslFreed<EVP_PKEY_free>> key;
+  std::unique_ptr<STACK_OF(X509), Freed<FreeChain>> chain;
+  std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>> key;
 };
 
 TlsContext::TlsContext(std::string certificate_file, std::string key_file)

@@ -11,19 +11,13 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/base/freed.h"
 #include "server/base/mutex.h"
 
 namespace tunefarm {
 
-template <auto function>
-struct SslFreed {
-  template <typename T>
-  void operator()(T* object) const {
-    function(object);
-  }
-};
-using SslPtr = std::unique_ptr<SSL, SslFreed<SSL_free>>;
-using SslCertificatePtr = std::unique_ptr<X509, SslFreed<X509_free>>;
+using SslPtr = std::unique_ptr<SSL, Freed<SSL_free>>;
+using SslCertificatePtr = std::unique_ptr<X509, Freed<X509_free>>;
 
 class TlsContext {
  public:
@@ -49,7 +43,7 @@ class TlsContext {
 
   const std::string certificate_file_;
   const std::string key_file_;
-  std::unique_ptr<SSL_CTX, SslFreed<SSL_CTX_free>> context_;
+  std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>> context_;
   Mutex mutex_;
   std::shared_ptr<const Pair> pair_ GUARDED_BY(mutex_);
   std::string stamp_ GUARDED_BY(mutex_);  // of the files when they were read

@@ -57,8 +57,6 @@ struct RecordedFile {
 
   // What a search minimises: the objective, or its reciprocal where that is maximised. Absent for rows without one.
   std::optional<double> Minimised(const RecordedRow& row) const;
-  // The row with the best objective; null if none is correct.
-  const RecordedRow* Best() const;
 };
 
 // Which number of a file is the objective. Empty: what the file says, else "time".

@@ -476,15 +476,6 @@ std::optional<double> RecordedFile::Minimised(const RecordedRow& row) const {
   return 1 / *row.objective;
 }
 
-const RecordedRow* RecordedFile::Best() const {
-  const RecordedRow* best = nullptr;
-  for (const RecordedRow& row : rows) {
-    if (row.invalidity != Invalidity::kCorrect || !row.objective.has_value()) continue;
-    if (best == nullptr || *Minimised(row) < *Minimised(*best)) best = &row;
-  }
-  return best;
-}
-
 absl::StatusOr<RecordedObjective> ParseRecordedObjective(std::string_view text) {
   RecordedObjective objective;
   for (const auto& [ending, is_maximised] : {std::pair(std::string_view(":min"), false), {":max", true}}) {

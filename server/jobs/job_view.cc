@@ -7,12 +7,12 @@
 #include <optional>
 #include <utility>
 
-#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
 #include "server/jobs/job_summary.h"
 #include "server/jobs/newer_job.h"
+#include "server/jobs/saturating.h"
 #include "server/jobs/scheduler.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"

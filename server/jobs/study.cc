@@ -8,9 +8,9 @@
 
 #include "server/base/check.h"
 #include "server/base/format.h"
-#include "server/base/saturating.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/saturating.h"
 #include "server/measure/policy.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"

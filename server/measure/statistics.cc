@@ -154,13 +154,8 @@ SampleSummary Summarize(std::span<const double> samples) {
   double squares = 0;
   for (const double sample : sorted) squares += (sample - summary.mean) * (sample - summary.mean);
   if (sorted.size() > 1) summary.stdev = std::sqrt(squares / static_cast<double>(sorted.size() - 1));
-  summary.q1 = SortedQuantile(sorted, 0.25);
   summary.median = SortedQuantile(sorted, 0.5);
-  summary.q3 = SortedQuantile(sorted, 0.75);
   summary.median_interval = MedianInterval(sorted);
-  std::vector<double> deviations;
-  for (const double sample : sorted) deviations.push_back(std::fabs(sample - summary.median));
-  summary.mad = Median(deviations);
   return summary;
 }
 

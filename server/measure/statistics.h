@@ -27,10 +27,7 @@ struct SampleSummary {
   double max = 0;
   double mean = 0;
   double stdev = 0;  // with n - 1; 0 for one sample
-  double q1 = 0;
   double median = 0;
-  double q3 = 0;
-  double mad = 0;            // median of the absolute deviations from the median, not scaled
   Interval median_interval;  // 95 %
 };
 

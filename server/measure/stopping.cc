@@ -1,12 +1,9 @@
 #include "server/measure/stopping.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "server/base/format.h"
 #include "server/measure/race.h"
 
 namespace tunefarm {
@@ -20,10 +17,6 @@ StoppingOptions InRange(StoppingOptions options) {
   options.samples_max = std::max(options.samples_max, options.samples_min);
   options.first_look_samples = std::max(options.first_look_samples, kRaceSamplesMin);
   return options;
-}
-
-std::string Percent(double fraction) {
-  return std::isfinite(fraction) ? fmt::format("±{:.1f} %", fraction * 100) : std::string("an unknown interval");
 }
 
 }  // namespace
@@ -48,7 +41,6 @@ void SampleStopper::Add(double sample_ns, double cost_ns) {
     decision_ = StopDecision::kConverged;
   } else if (is_time_spent || is_count_spent) {
     decision_ = StopDecision::kBudgetSpent;
-    is_time_spent_ = is_time_spent;
   }
 }
 
@@ -72,30 +64,6 @@ double SampleStopper::Target() const { return options_.relative_half_width_max *
 uint64_t SampleStopper::until_look() const {
   const uint64_t count = samples_.size();
   return std::max<uint64_t>(std::min(next_look_, options_.samples_max), count + 1) - count;
-}
-
-std::string SampleStopper::Reason() const {
-  const std::string target = fmt::format("target {}", Percent(Target()));
-  switch (decision_) {
-    case StopDecision::kConverged:
-      return fmt::format("converged at {} after {} samples ({})", Percent(relative_half_width_), samples_.size(),
-                         target);
-    case StopDecision::kBudgetSpent:
-      return is_time_spent_ ? fmt::format("time budget of {} spent at {} after {} samples ({})",
-                                          FormatDuration(options_.budget_ns), Percent(relative_half_width_),
-                                          samples_.size(), target)
-                            : fmt::format("sample budget of {} spent at {} ({})", options_.samples_max,
-                                          Percent(relative_half_width_), target);
-    case StopDecision::kLosing:
-      return fmt::format("stopped early after {} samples: it cannot be below {}", samples_.size(),
-                         FormatDuration(options_.race_limit_ns));
-    case StopDecision::kContinue:
-      break;
-  }
-  if (samples_.size() < options_.samples_min) {
-    return fmt::format("{} of at least {} samples taken", samples_.size(), options_.samples_min);
-  }
-  return fmt::format("at {} after {} samples ({})", Percent(relative_half_width_), samples_.size(), target);
 }
 
 }  // namespace tunefarm

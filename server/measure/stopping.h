@@ -54,10 +54,6 @@ class SampleStopper {
   // Never changes once it is not kContinue; samples added afterwards count in Summary but decide nothing.
   StopDecision decision() const { return decision_; }
 
-  // For people: why it stopped, or which condition is unmet, in one phrase, e.g.
-  // "sample budget of 1000 spent at ±1.8 % (target ±1.0 %)".
-  std::string Reason() const;
-
   const std::vector<double>& samples() const { return samples_; }
   // Relative half width of the median's interval at the last look; infinity before the first.
   double relative_half_width() const { return relative_half_width_; }
@@ -75,7 +71,6 @@ class SampleStopper {
   bool may_win_ = false;  // in the race, at the last look
   double relative_half_width_;
   StopDecision decision_ = StopDecision::kContinue;
-  bool is_time_spent_ = false;
 };
 
 }  // namespace tunefarm

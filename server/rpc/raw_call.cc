@@ -34,11 +34,6 @@ absl::Status CheckMessageSize(size_t bytes) {
 
 absl::Status NoRequest() { return WithReason(InvalidArgument("the call ended without a request"), "MESSAGE_INVALID"); }
 
-absl::Status CannotParse() {
-  return WithReason(InvalidArgument("the request cannot be read: it is no message of the type that the call takes"),
-                    "MESSAGE_INVALID");
-}
-
 // An agent takes ResourceExhausted for a refusal of what it sent, and comes back after Unavailable.
 absl::Status ForAgent(const absl::Status& status) {
   if (!absl::IsResourceExhausted(status) || ReasonOf(status) != "OVERLOADED") return status;
@@ -68,7 +63,7 @@ MemoryShare RawStream::HoldForStream(size_t bytes) const { return call_->ticket_
 // ---- RawCall ----
 
 RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context)
-    : around_(around), route_(route), context_(context) {
+    : Call(around->clock), around_(around), route_(route), context_(context) {
   if (route_->probe) {
     const grpc::Slice answer(route_->probe());
     response_ = grpc::ByteBuffer(&answer, 1);
@@ -113,17 +108,6 @@ void RawCall::OnReadDone(bool ok) {
   }
 }
 
-void RawCall::Defer(const Lane& lane, std::function<void()> task) {
-  deadline_ = around_->clock->Now() + lane.wait_max;
-  lane.threads->PostFor(caller_.principal.name, [this, task = std::move(task)] {
-    if (IsAwaited()) {
-      task();
-    } else {
-      GiveUp();
-    }
-  });
-}
-
 absl::Status RawCall::Receive() {
   const size_t bytes = request_.Length();
   RETURN_IF_ERROR(CheckMessageSize(bytes));
@@ -133,7 +117,7 @@ absl::Status RawCall::Receive() {
   return absl::OkStatus();
 }
 
-bool RawCall::IsAwaited() const { return !context_->IsCancelled() && around_->clock->Now() <= deadline_; }
+bool RawCall::HasCaller() const { return !context_->IsCancelled(); }
 
 void RawCall::GiveUp() {
   Finish(ToGrpc(IsOfAgents() ? Unavailable("control has more to do than it can; try again later")
@@ -150,7 +134,7 @@ absl::StatusOr<MemoryShare> RawCall::HoldParsed(const grpc::Slice* flat) {
     bytes = ScanMessage(*route_->shape, &input, size, options);
   } else {
     grpc::ProtoBufferReader reader(&request_);
-    if (!reader.status().ok()) return CannotParse();
+    if (!reader.status().ok()) return NotTheMessage();
     CodedInputStream input(&reader);
     bytes = ScanMessage(*route_->shape, &input, static_cast<int>(request_.Length()), options);
   }
@@ -168,11 +152,11 @@ absl::StatusOr<const Message*> RawCall::Read(Arena* arena) {
   ASSIGN_OR_RETURN(parsed_, HoldParsed(flat));  // until the answer: what takes long keeps a copy of its request
   Message* const request = route_->prototype->New(arena);
   if (flat != nullptr) {
-    if (!request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()))) return CannotParse();
+    if (!request->ParseFromArray(flat->begin(), static_cast<int>(flat->size()))) return NotTheMessage();
     return request;
   }
   grpc::ProtoBufferReader reader(&request_);
-  if (!reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) return CannotParse();
+  if (!reader.status().ok() || !request->ParseFromZeroCopyStream(&reader)) return NotTheMessage();
   return request;
 }
 

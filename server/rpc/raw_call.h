@@ -76,10 +76,8 @@ class RawCall final : public Call, public grpc::ServerBidiReactor<grpc::ByteBuff
 
   const CallContext& caller() const override { return caller_; }
   OpenCalls* open_calls() const override { return around_->open_calls; }
-  bool IsAwaited() const override;
   void Answer(const google::protobuf::Message* request, const absl::Status& outcome,
               const google::protobuf::Message* response) override;
-  void Defer(const Lane& lane, std::function<void()> task) override;
   void GiveUp() override;
   // Instead of Answer, on gRPC's thread.
   void Stream(std::unique_ptr<RawStream> stream);
@@ -92,6 +90,7 @@ class RawCall final : public Call, public grpc::ServerBidiReactor<grpc::ByteBuff
  private:
   friend class RawStream;
 
+  bool HasCaller() const override;
   absl::Status Receive();
   // The request is scanned, parsed and run; the call may be gone when it returns.
   void ParseAndRun();
@@ -109,7 +108,6 @@ class RawCall final : public Call, public grpc::ServerBidiReactor<grpc::ByteBuff
   std::optional<CallLimits::Ticket> ticket_;
   PendingReads::Entry read_;
   MemoryShare received_, parsed_;
-  MonotonicTime deadline_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
   std::unique_ptr<RawStream> stream_;

@@ -6,7 +6,6 @@
 namespace tunefarm {
 
 enum class StreamUse : uint64_t {
-  kShuffle = 0,
   kFirstPoints = 1,
   kProposal = 2,
   kObservation = 3,

@@ -144,8 +144,6 @@ absl::StatusOr<Space> Space::Build(SpaceDefinition definition, const SpaceOption
 
 const SpaceOptions& Space::options() const { return impl_->options; }
 const std::vector<Parameter>& Space::parameters() const { return impl_->rules.parameters(); }
-const std::vector<Rule>& Space::constraints() const { return impl_->rules.constraints(); }
-const std::vector<Rule>& Space::device_rules() const { return impl_->rules.device_rules(); }
 
 int Space::ParameterIndex(std::string_view name) const {
   const auto it = impl_->index_of.find(name);

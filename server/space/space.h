@@ -112,9 +112,6 @@ struct PruneReport {
   double cartesian = 0;          // points before any rule
   double valid = 0;              // points that break no rule
   std::vector<RuleCount> rules;  // constraints, then device rules, in declared order
-
-  // A line per rule, "≈" before estimates: what an error about an empty space or a CLI table says.
-  std::string ToText() const;
 };
 
 class Space {
@@ -125,8 +122,6 @@ class Space {
 
   const SpaceOptions& options() const;
   const std::vector<Parameter>& parameters() const;
-  const std::vector<Rule>& constraints() const;
-  const std::vector<Rule>& device_rules() const;
   // The position of a parameter, -1 if there is none of that name.
   int ParameterIndex(std::string_view name) const;
 

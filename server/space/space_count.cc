@@ -189,15 +189,4 @@ std::string CountText(double count, bool is_exact) {
 
 }  // namespace space_internal
 
-std::string PruneReport::ToText() const {
-  std::string text = fmt::format("{} of {} points are valid", space_internal::CountText(valid, is_valid_exact),
-                                 space_internal::CountText(cartesian, true));
-  for (const RuleCount& rule : rules) {
-    text += fmt::format("\n  {} rejected by {} '{}'{}{}", space_internal::CountText(rule.rejected, exact),
-                        rule.is_device_rule ? "device rule" : "constraint", rule.text, rule.reason.empty() ? "" : ": ",
-                        rule.reason);
-  }
-  return text;
-}
-
 }  // namespace tunefarm

@@ -64,7 +64,6 @@ class JobStore {
   // at each job, where few are of the states and the kernel.
   virtual absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
                                                 const JobFilter& filter = {}) = 0;
-  virtual absl::StatusOr<std::vector<JobRow>> ActiveJobs() = 0;  // not terminal, with studies, by id
   // Terminal jobs that ended before, oldest id first, from after_job_id on; without studies.
   virtual absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) = 0;
   // Of those that exist, by id. At most 10,000.

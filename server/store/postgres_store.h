@@ -27,8 +27,6 @@ struct PostgresOptions {
   EntropySource* entropy = nullptr;  // of pauses between tries; outlives the store; null: the real one
 };
 
-// Whether a text is meant as such a URL.
-bool IsPostgresUrl(std::string_view text);
 // The URL without its user and password, for people to read; InvalidArgument, which does not repeat it, for one that
 // cannot be understood.
 absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url);

@@ -68,20 +68,7 @@ void WebCall::Start(const WebSurroundings* around, std::string call, HttpRequest
   made->Defer(route->lane, [made] { made->ParseAndRun(); });
 }
 
-bool WebCall::IsAwaited() const {
-  return !is_gone_->load() && !around_->is_ending->load() && around_->clock->Now() <= deadline_;
-}
-
-void WebCall::Defer(const Lane& lane, std::function<void()> task) {
-  deadline_ = around_->clock->Now() + lane.wait_max;
-  lane.threads->PostFor(caller_.principal.name, [this, task = std::move(task)] {
-    if (IsAwaited()) {
-      task();
-    } else {
-      GiveUp();
-    }
-  });
-}
+bool WebCall::HasCaller() const { return !is_gone_->load() && !around_->is_ending->load(); }
 
 void WebCall::ParseAndRun() {
   const std::unique_ptr<google::protobuf::Message> request(route_->prototype->New());

@@ -39,20 +39,20 @@ class WebCall final : public Call {
 
   const CallContext& caller() const override { return caller_; }
   OpenCalls* open_calls() const override { return around_->open_calls; }
-  bool IsAwaited() const override;
   void Answer(const google::protobuf::Message* request, const absl::Status& outcome,
               const google::protobuf::Message* response) override;
-  void Defer(const Lane& lane, std::function<void()> task) override;
   void GiveUp() override;
 
  private:
   WebCall(const WebSurroundings* around, const Route* route, CallContext caller, HttpRequest request, WebAnswer answer)
-      : around_(around),
+      : Call(around->clock),
+        around_(around),
         route_(route),
         caller_(std::move(caller)),
         is_gone_(std::move(request.is_gone)),
         body_(std::move(request.body)),
         answer_(std::move(answer)) {}
+  bool HasCaller() const override;
   void ParseAndRun();
 
   const WebSurroundings* const around_;
@@ -63,7 +63,6 @@ class WebCall final : public Call {
   WebAnswer answer_;
   std::optional<CallLimits::Ticket> ticket_, place_;
   MemoryShare parsed_;
-  MonotonicTime deadline_;
 };
 
 }  // namespace tunefarm

@@ -235,6 +235,8 @@ class Monitoring(unittest.TestCase):
             self.assertEqual(values["tunefarm_store_commit_failures_total"], 0)
             self.assertEqual(values["tunefarm_suspended"], 0)
             self.assertGreater(values["tunefarm_runners_started_total"], 0)
+            # The audit log has a thread of its own.
+            wait_until(lambda: metrics(address)["tunefarm_audit_lines_total"] > 0, "the line of the job in the audit log")
             self.assertGreater(values["process_resident_memory_bytes"], 1 << 20)
             self.assertLess(values["process_open_fds"], 200)
             # Every family has its help and its type, and no name is written twice.

@@ -117,7 +117,6 @@ class FaultyJobs : public FaultyFacet<JobStore> {
                                         const JobFilter& filter) override {
     return Call(__func__, &F::ListJobs, states, page, filter);
   }
-  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override { return Call(__func__, &F::ActiveJobs); }
   absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t before_ms, int64_t after, int limit) override {
     return Call(__func__, &F::EndedJobs, before_ms, after, limit);
   }

@@ -41,6 +41,8 @@ SubmitRequest MakeSubmit(const std::string& uid, std::vector<StudyRow> studies =
 UnitRow MakeUnit(int64_t first_ordinal, int trial_count, const std::string& payload = "trials");
 TrialRow MakeTrial(int64_t ordinal, double median_ns = 1000, int outcome = 1);
 BestRow MakeBest(const std::string& program, const std::string& problem, double median_ns);
+// With their studies, newest first.
+std::vector<JobRow> AllJobs(Store* store);
 
 // Events of a history that no test comes near.
 inline constexpr int kWholeHistory = 1'000'000;

@@ -79,7 +79,7 @@ TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
   std::vector<int64_t> ordinals;
   for (const TrialRow& trial : history.trials) ordinals.push_back(trial.ordinal);
   EXPECT_THAT(ordinals, ElementsAre(0, 2, 3));
-  const StudyRow study = store_->jobs()->ActiveJobs().value()[0].studies[0];
+  const StudyRow study = AllJobs(store_.get())[0].studies[0];
   EXPECT_EQ(study.state, StudyState::kFinals);
   EXPECT_EQ(study.next_ordinal, 100);
 }

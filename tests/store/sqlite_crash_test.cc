@@ -87,7 +87,7 @@ TEST(SqliteCrash, AcknowledgedWritesSurviveAKill) {
     if (testing::Test::HasFatalFailure()) return;
     const auto store = OpenSqliteStore(options);
     ASSERT_TRUE(store.ok()) << store.status();
-    const std::vector<JobRow> jobs = (*store)->jobs()->ActiveJobs().value();
+    const std::vector<JobRow> jobs = AllJobs(store->get());
     std::set<std::string> stored;
     for (const JobRow& job : jobs) {
       EXPECT_TRUE(stored.insert(job.uid).second) << job.uid << " twice";

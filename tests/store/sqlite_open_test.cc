@@ -324,7 +324,7 @@ TEST_F(SqliteOpen, AFullDatabaseRefusesAndLosesNothing) {
     EXPECT_GE(stored, 3);
     EXPECT_EQ((*store)->maintenance()->Status()->active_jobs, stored);
     // Room again: the same connection writes on.
-    const int64_t first = (*store)->jobs()->ActiveJobs().value()[0].job_id;
+    const int64_t first = AllJobs(store->get()).back().job_id;
     ASSERT_TRUE((*store)->jobs()->SetJobState(first, {JobState::kQueued}, JobState::kFailed, "", kNow).ok());
     ASSERT_TRUE((*store)->jobs()->DeleteJob(first).ok());
     EXPECT_TRUE((*store)->jobs()->SubmitJob(MakeLarge(stored)).ok());
@@ -352,7 +352,7 @@ TEST_F(SqliteOpen, AFullDiskRefusesAndLosesNothing) {
   }
   const auto store = Open();
   ASSERT_TRUE(store.ok()) << store.status();
-  const std::vector<JobRow> jobs = (*store)->jobs()->ActiveJobs().value();
+  const std::vector<JobRow> jobs = AllJobs(store->get());
   ASSERT_THAT(jobs, SizeIs(stored + 1));
   for (const JobRow& job : jobs) EXPECT_EQ(job.spec, MakeLarge(0).job.spec) << job.uid;
 }

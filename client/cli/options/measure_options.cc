@@ -4,11 +4,11 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "server/base/edit_distance.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -28,11 +28,6 @@ std::vector<std::string> Knobs() {
   return names;
 }
 
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 std::string Joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
@@ -46,13 +41,13 @@ std::vector<std::string> ShortNames(const EnumDescriptor& type) {
   const size_t prefix = unset.size() - std::string_view("UNSPECIFIED").size();
   std::vector<std::string> names;
   for (int i = 1; i < type.value_count(); ++i)
-    names.push_back(Lower(std::string(type.value(i)->name()).substr(prefix)));
+    names.push_back(absl::AsciiStrToLower(std::string(type.value(i)->name()).substr(prefix)));
   return names;
 }
 
 absl::Status SetEnum(const std::string& knob, const std::string& text, const FieldDescriptor* field, Message* policy) {
   const std::vector<std::string> names = ShortNames(*field->enum_type());
-  const auto found = std::find(names.begin(), names.end(), Lower(text));
+  const auto found = std::find(names.begin(), names.end(), absl::AsciiStrToLower(text));
   if (found == names.end()) return InvalidArgument("--measure {}={}: write one of {}", knob, text, Joined(names));
   policy->GetReflection()->SetEnum(policy, field,
                                    field->enum_type()->value(static_cast<int>(found - names.begin()) + 1));
@@ -60,7 +55,7 @@ absl::Status SetEnum(const std::string& knob, const std::string& text, const Fie
 }
 
 absl::Status SetBool(const std::string& knob, const std::string& text, const FieldDescriptor* field, Message* policy) {
-  const std::string word = Lower(text);
+  const std::string word = absl::AsciiStrToLower(text);
   if (word != "true" && word != "false") return InvalidArgument("--measure {}={}: write true or false", knob, text);
   policy->GetReflection()->SetBool(policy, field, word == "true");
   return absl::OkStatus();
@@ -151,7 +146,8 @@ absl::StatusOr<v1::MeasurementPolicy> MakePolicy(const MeasureOptions& options) 
 std::string ConditionsText(const v1::Measurement& m) {
   std::vector<std::string> parts;
   if (m.method() != v1::TIMING_METHOD_UNSPECIFIED) {
-    std::string method = Lower(v1::TimingMethod_Name(m.method()).substr(std::string_view("TIMING_METHOD_").size()));
+    std::string method =
+        absl::AsciiStrToLower(v1::TimingMethod_Name(m.method()).substr(std::string_view("TIMING_METHOD_").size()));
     std::replace(method.begin(), method.end(), '_', ' ');
     parts.push_back(method);
     parts.emplace_back(m.cold_cache() ? "cold caches" : "warm caches");

@@ -47,7 +47,6 @@ void Progress::Track(const v1::Study& study) {
   if (study.incumbent().measurement().median_ns() > 0) best.median_ns = study.incumbent().measurement().median_ns();
   if (study.baseline().measurement().median_ns() > 0) best.baseline_ns = study.baseline().measurement().median_ns();
   best.has_ended = study.state() == v1::STUDY_STATE_ENDED;
-  if (study.state() == v1::STUDY_STATE_FINALS) phase_ = "final rounds";
   TellMemory(study);
 }
 

@@ -47,7 +47,6 @@ class Progress {
   std::string held_up_by_;                  // the state's reason that was told last
   std::set<std::string> told_;              // of which priors and taken over results were told
   int studies_total_ = 0;
-  std::string phase_;
   int last_tenth_ = -1;
   bool line_is_open_ = false;
 };

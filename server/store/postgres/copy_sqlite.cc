@@ -9,6 +9,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/store/postgres/open.h"
+#include "server/store/postgres/parameters.h"
 #include "server/store/read_rows.h"
 #include "server/store/sqlite/database.h"
 #include "server/store/sqlite/migrator.h"
@@ -82,13 +83,6 @@ struct Sequence {
 };
 constexpr Sequence kSequences[] = {
     {"kernel", "kernel_seq"}, {"job", "job_id"}, {"study", "study_id"}, {"work_unit", "unit_id"}};
-
-template <typename Unsigned>
-void Append(std::string* out, Unsigned value) {
-  for (int shift = static_cast<int>(sizeof(value) - 1) * 8; shift >= 0; shift -= 8) {
-    out->push_back(static_cast<char>((value >> shift) & 0xff));
-  }
-}
 
 void AppendField(std::string* out, std::string_view bytes) {
   Append(out, static_cast<uint32_t>(bytes.size()));

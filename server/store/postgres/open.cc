@@ -134,10 +134,6 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const PostgresOptions& options,
 
 }  // namespace postgres
 
-bool IsPostgresUrl(std::string_view text) {
-  return text.rfind("postgres://", 0) == 0 || text.rfind("postgresql://", 0) == 0;
-}
-
 absl::StatusOr<std::string> DescribePostgresUrl(const std::string& url) {
   RETURN_IF_ERROR(postgres::LoadLibpq());
   return postgres::DescribeUrl(url);

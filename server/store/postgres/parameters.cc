@@ -11,13 +11,6 @@ constexpr unsigned kBool = 16, kBytea = 17, kInt8 = 20, kText = 25, kFloat8 = 70
 constexpr unsigned kByteaArray = 1001, kTextArray = 1009, kInt8Array = 1016, kFloat8Array = 1022;
 constexpr int kBinary = 1;
 
-template <typename Unsigned>
-void Append(std::string* out, Unsigned value) {
-  for (int shift = static_cast<int>(sizeof(value) - 1) * 8; shift >= 0; shift -= 8) {
-    out->push_back(static_cast<char>((value >> shift) & 0xff));
-  }
-}
-
 uint64_t BitsOf(double value) {
   uint64_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -12,6 +12,14 @@
 
 namespace tunefarm::postgres {
 
+// In the order of bytes of that format.
+template <typename Unsigned>
+void Append(std::string* out, Unsigned value) {
+  for (int shift = static_cast<int>(sizeof(value) - 1) * 8; shift >= 0; shift -= 8) {
+    out->push_back(static_cast<char>((value >> shift) & 0xff));
+  }
+}
+
 class Parameters {
  public:
   explicit Parameters(std::initializer_list<SqlValue> values);

@@ -153,15 +153,6 @@ absl::StatusOr<Page<JobRow>> SharedJobs::ListJobs(const std::vector<JobState>& s
   });
 }
 
-absl::StatusOr<std::vector<JobRow>> SharedJobs::ActiveJobs() {
-  return backend_->ReadSnapshot([&](Sql& sql) -> absl::StatusOr<std::vector<JobRow>> {
-    ASSIGN_OR_RETURN(std::vector<JobRow> jobs,
-                     sql.ReadAll(ReadJob, "SELECT " TUNEFARM_JOB_COLUMNS " FROM job WHERE state < 5 ORDER BY job_id"));
-    RETURN_IF_ERROR(LoadStudies(sql, &jobs));
-    return jobs;
-  });
-}
-
 absl::StatusOr<std::vector<JobRow>> SharedJobs::EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) {
   return backend_->Read([&](Sql& sql) {
     return sql.ReadAll(ReadJob,

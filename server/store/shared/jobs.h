@@ -14,7 +14,6 @@ class SharedJobs : public SharedFacet<JobStore> {
   absl::StatusOr<JobRow> GetJob(int64_t job_id) override;
   absl::StatusOr<Page<JobRow>> ListJobs(const std::vector<JobState>& states, const PageRequest& page,
                                         const JobFilter& filter) override;
-  absl::StatusOr<std::vector<JobRow>> ActiveJobs() override;
   absl::StatusOr<std::vector<JobRow>> EndedJobs(int64_t ended_before_ms, int64_t after_job_id, int limit) override;
   absl::StatusOr<std::vector<JobStateRow>> JobStates(const std::vector<int64_t>& job_ids) override;
   absl::Status SetJobState(int64_t job_id, const std::vector<JobState>& from, JobState to, std::string_view reason,

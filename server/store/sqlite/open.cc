@@ -34,14 +34,8 @@ namespace {
 
 constexpr int kReaders = 4;
 
-std::string DirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 absl::Status CheckDirectory(const std::string& path) {
-  const absl::StatusOr<bool> is_network = IsNetworkFileSystem(DirectoryOf(path));
+  const absl::StatusOr<bool> is_network = IsNetworkFileSystem(ParentOf(path));
   if (!is_network.ok()) return Unavailable("cannot open {}: {}", path, MessageOf(is_network.status()));
   if (!*is_network) return absl::OkStatus();
   return FailedPrecondition(

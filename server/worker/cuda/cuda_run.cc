@@ -58,12 +58,6 @@ struct MeasuringTools {
   std::optional<Duration> inputs_took;  // to build, if the reference ran for them
 };
 
-uint64_t NewSeed() {
-  uint64_t seed = 0;
-  EntropySource::Real()->Fill(&seed, sizeof(seed));
-  return seed;
-}
-
 double SlackNs(const LaunchSequence& launches) {
   return kSlackNs + kSlackPerStepNs * static_cast<double>(launches.step_count());
 }
@@ -232,48 +226,24 @@ class CudaTrial final : public TrialPhases {
 
   Failure Measure() override {
     TUNEFARM_RETURN_IF_FAILED(TakeSamples());
-    return CheckLastSample();
-  }
-
-  // What the last sample left: its outputs were poisoned before it.
-  Failure CheckLastSample() {
-    if (!poisons_ || !IsWitnessed() || !problem_->is_repeatable()) return {};
-    TUNEFARM_RETURN_IF_FAILED(FindDamage());
-    v1::Verification ignored;
-    Failure failure = Verify(PoisonPattern::kSecond, &ignored);
-    if (!failure) return {};
-    failure.message += " It was right before the timing: a timed launch did not do all of its work.";
-    return failure;
-  }
-
-  bool IsWitnessed() {
-    const v1::Measurement& measurement = std::as_const(result()).measurement();
-    return !input().baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
-           MayWin(measurement.median_ns(), input().race_limit_ns);
+    if (!poisons_ || !problem_->is_repeatable()) return {};
+    return CheckLastSample(PoisonPattern::kSecond);
   }
 
   Failure Witness() override {
-    if (!IsWitnessed()) return {};
     // Alone on the device.
     BeginPhase(v1::PHASE_MEASURE);
-    Failure failure;
-    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
-      failure = std::move(found);
-      return failure ? std::nullopt : std::optional<double>(ns);
-    };
     WitnessCalls calls;
-    calls.launch = [&]() -> std::optional<double> {
-      double ns = 0;
-      Failure found = WitnessedLaunch(&ns);
-      return unless_failed(std::move(found), ns);
-    };
-    calls.overhead = [](double) -> std::optional<double> { return 0; };
-    calls.sample_again = [&]() -> std::optional<double> {
-      Failure found = SampleAgain();
-      return unless_failed(std::move(found), result().measurement().median_ns());
+    calls.launch = [&](double* ns) { return WitnessedLaunch(ns); };
+    calls.overhead = [](double, double*) -> Failure { return {}; };
+    calls.sample_again = [&](double* median_ns) {
+      Failure failed = SampleAgain();
+      *median_ns = result().measurement().median_ns();
+      return failed;
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, SlackNs(*launches_), *Clock::Real(), calls);
+    Failure failure = verdict.failure;
     if (!failure && verdict.contradicted) {
       failure = Contradicted(verdict.claimed_ns, verdict.witnessed_ns, verdict.launches);
     }
@@ -304,7 +274,7 @@ class CudaTrial final : public TrialPhases {
 
   Failure WitnessSecondInputs() override {
     const double claimed_ns = result().measurement().median_ns();
-    if (!IsWitnessed() || !IsContradicted(claimed_ns, first_launch_ns_, SlackNs(*launches_))) return {};
+    if (!IsContradicted(claimed_ns, first_launch_ns_, SlackNs(*launches_))) return {};
     BeginPhase(v1::PHASE_MEASURE);
     return WitnessOtherInputs(first_launch_ns_);
   }
@@ -442,7 +412,7 @@ class CudaTrial final : public TrialPhases {
   std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
   double first_launch_ns_ = 0;  // of the last Launch, by the host's clock
   bool poisons_ = false;        // outputs are poisoned before samples
-  PhiloxStream random_{NewSeed()};
+  PhiloxStream random_{NewSeed(EntropySource::Real())};
 };
 
 class CudaRunBackend final : public RunBackend {

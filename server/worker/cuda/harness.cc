@@ -54,18 +54,12 @@ uint64_t HealthSum() {
   return factor * starts + addend * kHealthWords;
 }
 
-uint64_t MaskOf(size_t size) { return size == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * size)) - 1; }
-
 // Other sources or options make another binary.
 std::string SourceKey(int compute_capability) {
   const NvrtcInput input = HarnessSource(compute_capability);
   std::string text = input.source;
   for (const std::string& option : input.options) text += "\n" + option;
   return Sha256(text).Hex();
-}
-
-uint64_t ElementPoison(v1::DataType type, PoisonPattern pattern) {
-  return PoisonBits(type, pattern) & MaskOf(SizeOf(type));
 }
 
 }  // namespace
@@ -256,7 +250,6 @@ Failure Harness::HasBits(v1::DataType type, uint64_t bits, CUdeviceptr data, uin
   const Driver& driver = gpu_.driver();
   CUdeviceptr flag = results_.data();
   int size = static_cast<int>(SizeOf(type));
-  bits &= MaskOf(SizeOf(type));
   TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuMemsetD8Async(flag, 0, 8, gpu_.stream()), kFailed));
   void* parameters[] = {&data, &bits, &size, &elements, &flag};
   TUNEFARM_RETURN_IF_FAILED(Launch("tunefarm_find_bits", elements, parameters));
@@ -277,11 +270,11 @@ Failure Harness::Compare(const CompareInput& input, const TolerancePlan& toleran
   pair.rtol = tolerance.rtol;
   if (input.pattern) {
     pair.has_poison = 1;
-    pair.actual_poison = ElementPoison(input.type, *input.pattern);
+    pair.actual_poison = PoisonBits(input.type, *input.pattern);
   }
   if (input.pattern && input.expected_pattern) {
     pair.expected_has_poison = 1;
-    pair.expected_poison = ElementPoison(input.type, *input.expected_pattern);
+    pair.expected_poison = PoisonBits(input.type, *input.expected_pattern);
   }
   const uint64_t chunks = (input.elements + TUNEFARM_CHUNK_ELEMENTS - 1) / TUNEFARM_CHUNK_ELEMENTS;
   TunefarmComparisonResult result = {0, 0, 0, 0, TUNEFARM_NO_INDEX};

@@ -2,9 +2,10 @@
 
 #include <fmt/core.h>
 #include <nvrtc.h>
-#include <sys/stat.h>
 
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -52,11 +53,6 @@ v1::Outcome OutcomeOf(nvrtcResult error) {
   }
 }
 
-bool IsDirectory(const std::string& path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
 }  // namespace
 
 Nvrtc::Nvrtc() : functions_(std::make_unique<Functions>()) {}
@@ -85,7 +81,9 @@ absl::StatusOr<std::unique_ptr<Nvrtc>> Nvrtc::Open(const std::vector<SearchPlace
   const std::string include = FindHeaderDirectory(places, place, "cuda_fp16.h");
   if (!include.empty()) {
     nvrtc->include_directories_.push_back(include);
-    if (IsDirectory(include + "/cccl")) nvrtc->include_directories_.push_back(include + "/cccl");
+    std::error_code unknown;
+    if (std::filesystem::is_directory(include + "/cccl", unknown))
+      nvrtc->include_directories_.push_back(include + "/cccl");
   }
   return nvrtc;
 }

@@ -161,8 +161,7 @@ Failure HostProblem::BuildVariants() {
   if (current_->bytes * static_cast<size_t>(wanted) > AvailableMemoryBytes() / kVariantsDivisor) return {};
   const uint64_t seed = current_->seed;
   for (int i = 0; i < wanted; ++i) {
-    uint64_t drawn = 0;
-    EntropySource::Real()->Fill(&drawn, sizeof(drawn));
+    const uint64_t drawn = NewSeed(EntropySource::Real());
     const Failure failure = SelectInputs(drawn);
     if (failure.sticky) return failure;
     if (failure) break;

@@ -58,12 +58,6 @@ struct TrialTools {
   LaunchOverhead overhead;
 };
 
-uint64_t NewSeed() {
-  uint64_t seed = 0;
-  EntropySource::Real()->Fill(&seed, sizeof(seed));
-  return seed;
-}
-
 Failure Refused(const absl::Status& status) {
   return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(status)) + "."};
 }
@@ -284,24 +278,8 @@ class HostTrial final : public TrialPhases {
 
   Failure Measure() override {
     TUNEFARM_RETURN_IF_FAILED(TakeSamples());
-    return CheckLastSample();
-  }
-
-  // What the last sample left: its outputs were poisoned before it.
-  Failure CheckLastSample() {
-    if (!last_poison_ || !IsWitnessed() || !problem_->IsRepeatable()) return {};
-    v1::Verification ignored;
-    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
-    Failure failure = problem_->Verify(*last_poison_, &ignored);
-    if (!failure) return {};
-    failure.message += " It was right before the timing: a timed launch did not do all of its work.";
-    return failure;
-  }
-
-  bool IsWitnessed() {
-    const v1::Measurement& measurement = std::as_const(result()).measurement();
-    return !input().baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
-           MayWin(measurement.median_ns(), input().race_limit_ns);
+    if (!last_poison_ || !problem_->IsRepeatable()) return {};
+    return CheckLastSample(*last_poison_);
   }
 
   Failure TakeSamples() {
@@ -368,7 +346,6 @@ class HostTrial final : public TrialPhases {
   }
 
   Failure Witness() override {
-    if (!IsWitnessed()) return {};
     // Where trials share a process, this one has seen the variants of inputs in a trial before.
     std::unique_ptr<TrialProcess> shared;
     variants_ = problem_->VariantCount();
@@ -386,30 +363,24 @@ class HostTrial final : public TrialPhases {
       const double per_byte_ns = threads == 1 ? kSlackPerTouchedByteNs : kSlackPerByteNs;
       slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
     }
-    Failure failure;
-    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
-      failure = std::move(found);
-      return failure ? std::nullopt : std::optional<double>(ns);
-    };
     WitnessCalls calls;
-    calls.launch = [&]() -> std::optional<double> {
-      double ns = 0;
-      Failure found = WitnessedLaunch(&ns);
-      return unless_failed(std::move(found), ns);
-    };
-    calls.overhead = [&](double busy_ns) -> std::optional<double> {
-      const absl::StatusOr<double> ns =
+    calls.launch = [&](double* ns) { return WitnessedLaunch(ns); };
+    calls.overhead = [&](double busy_ns, double* ns) -> Failure {
+      const absl::StatusOr<double> one =
           busy_ns > 0 ? tools_->overhead.Around(busy_ns, [this] { problem_->Reset(PoisonPattern::kFirst); })
                       : tools_->overhead.Idle();
-      if (!ns.ok()) return unless_failed(TrialNotStarted(ns.status()), 0);
-      return *ns * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
+      if (!one.ok()) return TrialNotStarted(one.status());
+      *ns = *one * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
+      return {};
     };
-    calls.sample_again = [&]() -> std::optional<double> {
-      Failure found = SampleAgain();
-      return unless_failed(std::move(found), result().measurement().median_ns());
+    calls.sample_again = [&](double* median_ns) {
+      Failure failed = SampleAgain();
+      *median_ns = result().measurement().median_ns();
+      return failed;
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, slack_ns, *Clock::Real(), calls);
+    Failure failure = verdict.failure;
     // The buffers are its own too.
     if (!failure && shared != nullptr && !shared->HasStood()) failure = RanBeforeItsTime();
     if (is_begun_again_) {
@@ -536,7 +507,7 @@ class HostTrial final : public TrialPhases {
   int variants_ = 0, next_variant_ = 0;
   bool is_begun_again_ = false;    // in another process than the trial's
   bool is_sampled_again_ = false;  // the variants are reduced to the first
-  PhiloxStream random_{NewSeed()};
+  PhiloxStream random_{NewSeed(EntropySource::Real())};
 };
 
 class HostRunBackend final : public RunBackend {

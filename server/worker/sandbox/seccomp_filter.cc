@@ -22,6 +22,7 @@
 #include <cstring>
 #include <memory>
 
+#include "server/base/freed.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/unique_fd.h"
@@ -214,10 +215,6 @@ class Rules {
   }
 
  private:
-  struct Release {
-    void operator()(void* context) const { seccomp_release(context); }
-  };
-
   bool IsAnyOf(std::initializer_list<SeccompProfile> profiles) const {
     return std::find(profiles.begin(), profiles.end(), profile_) != profiles.end();
   }
@@ -327,7 +324,7 @@ class Rules {
   }
 
   const SeccompProfile profile_;
-  std::unique_ptr<void, Release> context_;
+  std::unique_ptr<void, Freed<seccomp_release>> context_;
   absl::Status failure_;
 };
 

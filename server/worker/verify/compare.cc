@@ -169,7 +169,7 @@ BufferComparison Compare(std::string_view buffer, DataType type, std::span<const
   const size_t size = SizeOf(type);
   found.elements = std::min(actual.size(), expected.size()) / size;
   std::optional<uint64_t> poison_bits;
-  if (poison) poison_bits = PoisonBits(type, *poison) & MaskOf(size);
+  if (poison) poison_bits = PoisonBits(type, *poison);
   const std::optional<uint64_t> left_out = expected_is_whole ? std::nullopt : poison_bits;
   const double reference_max = tolerance.catastrophic_bound > 0 ? LargestMagnitude(type, expected, left_out) : 0;
   Comparison comparison(type, tolerance, reference_max, expected_is_whole, &found);
@@ -189,7 +189,7 @@ BufferComparison Compare(std::string_view buffer, DataType type, std::span<const
 std::vector<std::byte> ExpectedUnderSecondPoison(DataType type, std::span<const std::byte> expected, bool* ambiguous) {
   std::vector<std::byte> result(expected.begin(), expected.end());
   const size_t size = SizeOf(type);
-  const uint64_t first = PoisonBits(type, PoisonPattern::kFirst) & MaskOf(size);
+  const uint64_t first = PoisonBits(type, PoisonPattern::kFirst);
   const uint64_t second = PoisonBits(type, PoisonPattern::kSecond);
   for (size_t offset = 0; offset + size <= result.size(); offset += size) {
     if (BitsAt(result.data() + offset, size) != first) continue;
@@ -205,7 +205,7 @@ std::optional<double> PassingConstant(DataType type, std::span<const std::byte> 
   if (tolerance.row_norm_bound > 0) return std::nullopt;
   const size_t size = SizeOf(type);
   std::optional<uint64_t> poison_bits;
-  if (poison) poison_bits = PoisonBits(type, *poison) & MaskOf(size);
+  if (poison) poison_bits = PoisonBits(type, *poison);
   double low = -HUGE_VAL, high = HUGE_VAL;  // what every element so far allows
   size_t written = 0;
   for (size_t i = 0; i < std::min(expected.size() / size, kElementsMax) && low <= high; ++i) {

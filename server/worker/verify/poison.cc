@@ -29,7 +29,7 @@ uint64_t PoisonBits(v1::DataType type, PoisonPattern pattern) {
     case v1::DATA_TYPE_F64:
       return first ? 0x7FFDA5A5A5A5A5A5u : 0xFFFA5A5A5A5A5A5Au;
     default:
-      return first ? 0xA5A5A5A5A5A5A5A5u : 0x5A5A5A5A5A5A5A5Au;
+      return (first ? 0xA5A5A5A5A5A5A5A5u : 0x5A5A5A5A5A5A5A5Au) >> (64 - 8 * SizeOf(type));
   }
 }
 

@@ -16,8 +16,8 @@ namespace tunefarm {
 // The check after timing uses the other pattern, so that a kernel cannot pass by leaving what the first check left.
 enum class PoisonPattern { kFirst, kSecond };
 
-// The bits of a poisoned element in the low bytes: a quiet NaN with a payload of its own for floats, 0xA5 bytes (second
-// pattern: 0x5A) for integers. Device code fills with these bits.
+// The bits of a poisoned element in the low bytes, zero above: a quiet NaN with a payload of its own for floats, 0xA5
+// bytes (second pattern: 0x5A) for integers. Device code fills with these bits.
 uint64_t PoisonBits(tunefarm::v1::DataType type, PoisonPattern pattern);
 
 // Fills whole elements; the size must be a multiple of the element's.

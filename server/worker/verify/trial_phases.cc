@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "server/worker/verify/witness.h"
+
 namespace tunefarm {
 namespace {
 
@@ -69,8 +71,23 @@ Failure TrialPhases::VerifyAgain() {
   return {};
 }
 
+Failure TrialPhases::CheckLastSample(PoisonPattern pattern) {
+  if (!IsWitnessed()) return {};
+  TUNEFARM_RETURN_IF_FAILED(FindDamage());
+  v1::Verification ignored;
+  Failure failure = Verify(pattern, &ignored);
+  if (failure) failure.message += " It was right before the timing: a timed launch did not do all of its work.";
+  return failure;
+}
+
+bool TrialPhases::IsWitnessed() const {
+  const v1::Measurement& measurement = result_.measurement();
+  return !input_.baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
+         MayWin(measurement.median_ns(), input_.race_limit_ns);
+}
+
 Failure TrialPhases::CallWitnesses() {
-  if (result_.outcome() != v1::OUTCOME_OK || !result_.has_measurement()) return {};
+  if (result_.outcome() != v1::OUTCOME_OK || !result_.has_measurement() || !IsWitnessed()) return {};
   return Witness();
 }
 
@@ -82,7 +99,7 @@ Failure TrialPhases::VerifyOnSecondInputs() {
   if (!failure) failure = Launch(PoisonPattern::kFirst);
   if (!failure) failure = Check(PoisonPattern::kFirst);
   if (failure) failure.message = "On a second set of random inputs: " + failure.message;
-  if (!failure && result_.outcome() == v1::OUTCOME_OK && result_.has_measurement()) {
+  if (!failure && result_.outcome() == v1::OUTCOME_OK && result_.has_measurement() && IsWitnessed()) {
     failure = WitnessSecondInputs();
   }
   if (failure.sticky) return failure;

@@ -29,6 +29,8 @@ class TrialPhases {
   tunefarm::worker::v1::Result& result() { return result_; }
   PhaseReporter* reporter() const { return reporter_; }
   MonotonicTime BeginPhase(tunefarm::v1::Phase phase);
+  // For Measure: what the last sample left, whose outputs were poisoned in this pattern before it.
+  Failure CheckLastSample(PoisonPattern pattern);
 
  private:
   // Makes everything ready for launches on the inputs of a seed and fills the result's resources. Called again for the
@@ -46,7 +48,7 @@ class TrialPhases {
   // itself, which stands unless a later check fails.
   virtual Failure Measure() = 0;
   // Whether the measured times can be true (witness.h). Called after the check that follows timing, with the times of
-  // an OK trial; a failure takes the measurement from the result.
+  // an OK trial that may win; a failure takes the measurement from the result.
   virtual Failure Witness() { return {}; }
   // The same by the first launch on the second input set, which was right.
   virtual Failure WitnessSecondInputs() { return {}; }
@@ -60,6 +62,8 @@ class TrialPhases {
   Failure VerifyAgain();
   Failure VerifyOnSecondInputs();
   Failure CallWitnesses();
+  // Whether the measured config may win, so that its time is checked.
+  bool IsWitnessed() const;
 
   const RunInput& input_;
   PhaseReporter* const reporter_;

@@ -23,52 +23,49 @@ class Hearing {
   }
 
   WitnessVerdict Run() {
-    verdict_.failed = !Hear();
+    verdict_.failure = Hear();
     return verdict_;
   }
 
  private:
-  bool Hear() {
-    if (!MeasureOverhead(0)) return false;
+  Failure Hear() {
+    TUNEFARM_RETURN_IF_FAILED(MeasureOverhead(0));
     const int wanted = WitnessesOf(verdict_.claimed_ns);
-    for (int i = 0; i < wanted; ++i) {
-      if (!Launch()) return false;
-    }
-    if (!Judge()) return true;
+    for (int i = 0; i < wanted; ++i) TUNEFARM_RETURN_IF_FAILED(Launch());
+    if (!Judge()) return {};
     // A processor that wakes up from a long wait, or waits for one, takes longer than after a short one.
-    if (!MeasureOverhead(verdict_.claimed_ns) || !LaunchInDoubt()) return false;
-    if (!verdict_.contradicted) return true;
+    TUNEFARM_RETURN_IF_FAILED(MeasureOverhead(verdict_.claimed_ns));
+    TUNEFARM_RETURN_IF_FAILED(LaunchInDoubt());
+    if (!verdict_.contradicted) return {};
     // The samples may be from a faster time of the machine.
-    const std::optional<double> again = calls_.sample_again();
-    if (!again) return false;
-    verdict_.claimed_ns = *again;
+    TUNEFARM_RETURN_IF_FAILED(calls_.sample_again(&verdict_.claimed_ns));
     least_ns_ = std::numeric_limits<double>::infinity();
     return LaunchInDoubt();
   }
 
-  bool LaunchInDoubt() {
+  Failure LaunchInDoubt() {
     const MonotonicTime start = clock_.Now();
     for (int i = 0; i < kDoubtfulLaunches; ++i) {
       if (i >= kDoubtfulLaunchesMin && clock_.Now() - start > kPatience) break;
-      if (!Launch()) return false;
+      TUNEFARM_RETURN_IF_FAILED(Launch());
       if (!Judge()) break;
     }
-    return true;
+    return {};
   }
 
-  bool Launch() {
-    const std::optional<double> ns = calls_.launch();
-    if (!ns) return false;
+  Failure Launch() {
+    double ns = 0;
+    TUNEFARM_RETURN_IF_FAILED(calls_.launch(&ns));
     ++verdict_.launches;
-    least_ns_ = std::min(least_ns_, *ns);
-    return true;
+    least_ns_ = std::min(least_ns_, ns);
+    return {};
   }
 
-  bool MeasureOverhead(double busy_ns) {
-    const std::optional<double> ns = calls_.overhead(busy_ns);
-    if (!ns) return false;
-    overhead_ns_ = std::max(overhead_ns_, *ns);
-    return true;
+  Failure MeasureOverhead(double busy_ns) {
+    double ns = 0;
+    TUNEFARM_RETURN_IF_FAILED(calls_.overhead(busy_ns, &ns));
+    overhead_ns_ = std::max(overhead_ns_, ns);
+    return {};
   }
 
   bool Judge() {

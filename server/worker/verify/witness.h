@@ -11,9 +11,9 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "server/base/clock.h"
+#include "server/worker/verify/failure.h"
 
 namespace tunefarm {
 
@@ -29,18 +29,18 @@ bool MayWin(double median_ns, double race_limit_ns);
 // `slack_ns`, which covers what only a first launch pays (cold code and address translations, a processor that wakes).
 bool IsContradicted(double claimed_ns, double witnessed_ns, double slack_ns);
 
-// What the worker does. A call that returns nothing has failed, and the caller knows why: hearing then ends.
+// What the worker does. The first call that fails ends the hearing.
 struct WitnessCalls {
   // One witnessed launch, in nanoseconds with the overhead of the way there and back.
-  std::function<std::optional<double>()> launch;
+  std::function<Failure(double* ns)> launch;
   // That overhead, around work of so many nanoseconds.
-  std::function<std::optional<double>(double busy_ns)> overhead;
+  std::function<Failure(double busy_ns, double* ns)> overhead;
   // Takes the samples again: the median.
-  std::function<std::optional<double>()> sample_again;
+  std::function<Failure(double* median_ns)> sample_again;
 };
 
 struct WitnessVerdict {
-  bool failed = false;  // a call did
+  Failure failure;  // of a call
   bool contradicted = false;
   double claimed_ns = 0;    // by the samples that count: the last ones
   double witnessed_ns = 0;  // the shortest launch since, without overhead

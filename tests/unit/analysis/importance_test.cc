@@ -44,7 +44,7 @@ const ParameterImportance& Of(const StudyColumns& columns, const Importance& imp
 
 TEST(Importance, ASampleNeedsNoTrials) {
   std::optional<StudyColumns> columns = Grid([](int64_t a, int64_t b, int64_t) { return 0.4 * a + b; });
-  const Importance expected = ImportanceOf(Selection(*columns));
+  const Importance expected = ImportanceSample(Selection(*columns)).Compute();
   const ImportanceSample sample{Selection(*columns)};
   columns.reset();
   const Importance importance = sample.Compute();
@@ -60,7 +60,7 @@ TEST(Importance, ASampleNeedsNoTrials) {
 TEST(Importance, OfASumIsThePartsVariances) {
   // Variances: A 21/4 = 5.25 (times 0.16: 0.84), B 5/4, C 0.
   const StudyColumns columns = Grid([](int64_t a, int64_t b, int64_t) { return 0.4 * a + b; });
-  const Importance importance = ImportanceOf(Selection(columns));
+  const Importance importance = ImportanceSample(Selection(columns)).Compute();
   ASSERT_EQ(importance.unusable_because, "");
   EXPECT_GT(importance.r_squared, 0.95);
   EXPECT_EQ(importance.rows, 384u);
@@ -79,7 +79,7 @@ TEST(Importance, OfASumIsThePartsVariances) {
 TEST(Importance, ParametersThatMatterOnlyTogether) {
   // Equal parity is slow: neither B nor C says anything alone.
   const StudyColumns columns = Grid([](int64_t, int64_t b, int64_t c) { return (b + c) % 2 == 0 ? 1.0 : 0.0; });
-  const Importance importance = ImportanceOf(Selection(columns));
+  const Importance importance = ImportanceSample(Selection(columns)).Compute();
   ASSERT_EQ(importance.unusable_because, "");
   EXPECT_LT(Of(columns, importance, "B").alone, 0.1);
   EXPECT_LT(Of(columns, importance, "C").alone, 0.1);
@@ -95,7 +95,7 @@ TEST(Importance, ParametersThatMatterOnlyTogether) {
 TEST(Importance, AMixOfBoth) {
   // Of B: 1.25. Of A and B together: A's upper half is 2 slower where B is 3 (a share of 1/2 x 1/4).
   const StudyColumns columns = Grid([](int64_t a, int64_t b, int64_t) { return b + (a >= 4 && b == 3 ? 2.0 : 0.0); });
-  const Importance importance = ImportanceOf(Selection(columns));
+  const Importance importance = ImportanceSample(Selection(columns)).Compute();
   ASSERT_EQ(importance.unusable_because, "");
   // By hand: mean over A of B's part is {0, 1, 2, 4}: variance 2.1875. Over B of A's part is {0, 0.5}: 0.0625. Together
   // 2.1875 + 1/4 x 1 = 2.4375, which leaves 0.1875 for the two together.
@@ -110,8 +110,8 @@ TEST(Importance, AFunctionOfSeedAndTrials) {
   const StudyColumns columns = Grid([](int64_t a, int64_t b, int64_t c) { return std::sin(1.0 * a * b) + 0.1 * c; });
   ImportanceOptions options;
   options.rows_max = 200;
-  const Importance first = ImportanceOf(Selection(columns), options);
-  const Importance second = ImportanceOf(Selection(columns), options);
+  const Importance first = ImportanceSample(Selection(columns), options).Compute();
+  const Importance second = ImportanceSample(Selection(columns), options).Compute();
   EXPECT_EQ(first.rows, 200u);
   EXPECT_EQ(first.rows_of, 384u);
   EXPECT_EQ(first.r_squared, second.r_squared);
@@ -122,15 +122,15 @@ TEST(Importance, AFunctionOfSeedAndTrials) {
     EXPECT_EQ(first.parameters[i].total, second.parameters[i].total);
   }
   options.seed = 2;
-  EXPECT_NE(ImportanceOf(Selection(columns), options).r_squared, first.r_squared);
+  EXPECT_NE(ImportanceSample(Selection(columns), options).Compute().r_squared, first.r_squared);
 }
 
 TEST(Importance, SaysNothingWhereNothingCanBeSaid) {
   const StudyColumns same = Grid([](int64_t, int64_t, int64_t) { return 0.5; });
-  EXPECT_EQ(ImportanceOf(Selection(same)).unusable_because, "all times are the same");
+  EXPECT_EQ(ImportanceSample(Selection(same)).Compute().unusable_because, "all times are the same");
   PhiloxStream noise(5);
   const StudyColumns noisy = Grid([&](int64_t, int64_t, int64_t) { return noise.NextDouble(); });
-  const Importance random = ImportanceOf(Selection(noisy));
+  const Importance random = ImportanceSample(Selection(noisy)).Compute();
   EXPECT_NE(random.unusable_because.find("too poorly"), std::string::npos) << random.r_squared;
   EXPECT_TRUE(random.parameters.empty());
 
@@ -139,13 +139,14 @@ TEST(Importance, SaysNothingWhereNothingCanBeSaid) {
     ASSERT_TRUE(AddTrial(&few, i, Config({{"A", i}}), i < 29 ? 10.0 + static_cast<double>(i) : 0).ok());
   }
   few.Settle();
-  EXPECT_EQ(ImportanceOf(Selection(few)).unusable_because, "29 measured configs are too few, 30 are the least");
+  EXPECT_EQ(ImportanceSample(Selection(few)).Compute().unusable_because,
+            "29 measured configs are too few, 30 are the least");
 
   StudyColumns fixed;
   for (int64_t i = 0; i < 40; ++i)
     ASSERT_TRUE(AddTrial(&fixed, i, Config({{"A", 1}}), 10.0 + static_cast<double>(i)).ok());
   fixed.Settle();
-  EXPECT_EQ(ImportanceOf(Selection(fixed)).unusable_because, "no parameter has more than one value");
+  EXPECT_EQ(ImportanceSample(Selection(fixed)).Compute().unusable_because, "no parameter has more than one value");
 }
 
 TEST(Importance, ManyValuesArePutTogether) {
@@ -159,7 +160,7 @@ TEST(Importance, ManyValuesArePutTogether) {
     ASSERT_TRUE(AddTrial(&columns, i, config, 100.0 * std::exp(static_cast<double>(a) / 250)).ok());
   }
   columns.Settle();
-  const Importance importance = ImportanceOf(Selection(columns));
+  const Importance importance = ImportanceSample(Selection(columns)).Compute();
   ASSERT_EQ(importance.unusable_because, "");
   EXPECT_GT(importance.r_squared, 0.9);
   EXPECT_GT(Of(columns, importance, "A").alone, 0.9);

@@ -44,6 +44,12 @@ std::vector<PlainTrial> RandomTrials(uint64_t seed, int64_t count) {
   return trials;
 }
 
+std::vector<uint32_t> PositionsOf(const Selection& selection) {
+  std::vector<uint32_t> positions;
+  selection.ForEach([&](uint32_t at) { positions.push_back(at); });
+  return positions;
+}
+
 StudyColumns ColumnsOf(const std::vector<PlainTrial>& trials) {
   StudyColumns columns;
   for (const PlainTrial& trial : trials) {
@@ -124,7 +130,7 @@ TEST(Selection, PassesWhatSatisfiesEachCondition) {
       if (!best.has_value() || trial.ns < trials[*best].ns) best = at;
     }
     const Selection selected(columns, conditions);
-    EXPECT_EQ(selected.Positions(), positions);
+    EXPECT_EQ(PositionsOf(selected), positions);
     EXPECT_EQ(selected.Measured(), measured);
     EXPECT_EQ(selected.best(), best);
     EXPECT_EQ(selected.size(), positions.size());
@@ -193,7 +199,7 @@ TEST(StudyChart, CountsEachTrialInItsCell) {
         std::map<int, std::vector<uint32_t>> failed;
         double best = INFINITY;
         std::vector<int64_t> steps;
-        for (const uint32_t at : selected.Positions()) {
+        for (const uint32_t at : PositionsOf(selected)) {
           const size_t column = cell(x_of(at) / chart.x_max, number_of_columns);
           if (trials[at].ns == 0) {
             failed[trials[at].outcome].resize(number_of_columns);
@@ -267,7 +273,7 @@ void CompareGrid(int64_t count) {
   conditions.evaluation = Range{20, static_cast<double>(count - 20)};
   const Selection selected(columns, conditions);
   std::map<std::pair<int64_t, int64_t>, std::vector<PlainTrial>> cells;  // by B, then A
-  for (const uint32_t at : selected.Positions()) cells[{trials[at].b, trials[at].a}].push_back(trials[at]);
+  for (const uint32_t at : PositionsOf(selected)) cells[{trials[at].b, trials[at].a}].push_back(trials[at]);
   const std::vector<GridCell> grid = GridOf(selected, 0, 1);
   ASSERT_EQ(grid.size(), cells.size());
   size_t at = 0;

@@ -117,7 +117,6 @@ TEST_F(CheckDeathTest, AbortWithTheConditionAndThePlace) {
   EXPECT_DEATH(TUNEFARM_CHECK(1 + 1 == 3), "critical base .*status_test.cc:[0-9]+: check failed: 1 \\+ 1 == 3");
   EXPECT_DEATH(TUNEFARM_CHECK_OK(NotFound("no {}", "x")), "NotFound\\(.*is NOT_FOUND: no x");
   EXPECT_DEATH(TUNEFARM_CHECK_OK(Positive(-1)), "INVALID_ARGUMENT: -1 is not positive");
-  EXPECT_DEATH(TUNEFARM_UNREACHABLE(), "unreachable");
 }
 
 TEST(CheckTest, PassesAndEvaluatesOnce) {

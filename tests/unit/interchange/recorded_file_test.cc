@@ -47,6 +47,16 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
+// The row with the best objective; null if none is correct.
+const RecordedRow* BestOf(const RecordedFile& file) {
+  const RecordedRow* best = nullptr;
+  for (const RecordedRow& row : file.rows) {
+    if (row.invalidity != Invalidity::kCorrect || !row.objective.has_value()) continue;
+    if (best == nullptr || *file.Minimised(row) < *file.Minimised(*best)) best = &row;
+  }
+  return best;
+}
+
 TEST(RecordedFile, ReadsT4) {
   const auto file = ReadRecordedFile(kT4, "f");
   ASSERT_TRUE(file.ok()) << file.status();
@@ -61,7 +71,7 @@ TEST(RecordedFile, ReadsT4) {
   EXPECT_FALSE(file->rows[1].objective.has_value());
   EXPECT_EQ(file->rows[1].compile_ms, 7);
   EXPECT_EQ(file->rows[2].objective, 5);  // the mean
-  EXPECT_EQ(file->Best(), &file->rows[0]);
+  EXPECT_EQ(BestOf(*file), &file->rows[0]);
   EXPECT_EQ(file->notes.size(), 1u);
 }
 
@@ -207,7 +217,7 @@ TEST(RecordedFile, ObjectivesHaveADirection) {
       Replaced(Replaced(cache, "90.0},", "90.0}}}"), "\"GFLOP/s\": 7.0", "\"GFLOP/s\": 7.0, \"own\": 1");
   const auto best = [&](const char* in_file, const RecordedObjective& wanted) {
     const auto file = ReadRecordedFile(Replaced(whole, "\"objective\": \"time\"", in_file), "f", wanted);
-    return file.ok() ? fmt::format("{} {} {}", file->objective, file->is_maximised, *file->Best()->objective)
+    return file.ok() ? fmt::format("{} {} {}", file->objective, file->is_maximised, *BestOf(*file)->objective)
                      : std::string(MessageOf(file.status()));
   };
   EXPECT_EQ(best("\"objective\": \"time\"", {}), "time false 1.25");
@@ -325,9 +335,9 @@ TEST(RecordedFile, PublishedFilesHaveTheirPublishedFacts) {
   EXPECT_EQ(counts[static_cast<size_t>(Invalidity::kCorrect)], 4201u);
   EXPECT_EQ(counts[static_cast<size_t>(Invalidity::kRuntime)], 155u);
   EXPECT_EQ(counts[static_cast<size_t>(Invalidity::kCompile)], 6u);
-  ASSERT_NE(file->Best(), nullptr);
-  EXPECT_NEAR(*file->Best()->objective, 0.5536, 5e-5);
-  EXPECT_EQ(file->Best()->config.ToText(),
+  ASSERT_NE(BestOf(*file), nullptr);
+  EXPECT_NEAR(*BestOf(*file)->objective, 0.5536, 5e-5);
+  EXPECT_EQ(BestOf(*file)->config.ToText(),
             "block_size_x=32,block_size_y=4,filter_height=15,filter_width=15,read_only=1,tile_size_x=1,tile_size_y=3,"
             "use_cmem=1,"
             "use_padding=0,use_shmem=1");

@@ -38,12 +38,6 @@ class OlderProgram final : public FaultyStore {
       if (row.ok()) row->spec += kField1000;
       return row;
     }
-    absl::StatusOr<std::vector<JobRow>> ActiveJobs() override {
-      absl::StatusOr<std::vector<JobRow>> rows = FaultyJobs::ActiveJobs();
-      if (!rows.ok()) return rows;
-      for (JobRow& row : *rows) row.spec += kField1000;
-      return rows;
-    }
 
    private:
     static constexpr char kField1000[] = "\xc0\x3e\x01";  // varint 1

@@ -26,9 +26,6 @@ TEST(Statistics, SummaryOfKnownSamples) {
   EXPECT_EQ(summary.mean, 5);
   EXPECT_NEAR(summary.stdev, std::sqrt(32.0 / 7), 1e-12);
   EXPECT_EQ(summary.median, 4.5);
-  EXPECT_EQ(summary.q1, 4);
-  EXPECT_EQ(summary.q3, 5.5);
-  EXPECT_EQ(summary.mad, 0.5);
   EXPECT_EQ(Summarize({}).count, 0u);
   EXPECT_EQ(Summarize(std::vector<double>{3}).stdev, 0);
 }

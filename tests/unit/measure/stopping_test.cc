@@ -13,10 +13,8 @@ TEST(SampleStopper, SteadySamplesConvergeAtTheMinimum) {
     stopper.Add(100, 110);
     EXPECT_EQ(stopper.decision(), StopDecision::kContinue);
   }
-  EXPECT_EQ(stopper.Reason(), "9 of at least 10 samples taken");
   stopper.Add(100, 110);
   EXPECT_EQ(stopper.decision(), StopDecision::kConverged);
-  EXPECT_EQ(stopper.Reason(), "converged at ±0.0 % after 10 samples (target ±1.0 %)");
 }
 
 TEST(SampleStopper, NoisySamplesSpendTheSampleBudget) {
@@ -28,14 +26,12 @@ TEST(SampleStopper, NoisySamplesSpendTheSampleBudget) {
   }
   EXPECT_EQ(taken, 40);
   EXPECT_EQ(stopper.decision(), StopDecision::kBudgetSpent);
-  EXPECT_EQ(stopper.Reason(), "sample budget of 40 spent at ±20.0 % (target ±1.0 %)");
 }
 
 TEST(SampleStopper, TimeBudgetCountsTheCostOfASample) {
   SampleStopper stopper({.samples_min = 10, .samples_max = 1000, .budget_ns = 1e6});
   for (int i = 0; i < 3; ++i) stopper.Add(100, 4e5);
   EXPECT_EQ(stopper.decision(), StopDecision::kBudgetSpent);
-  EXPECT_EQ(stopper.Reason(), "time budget of 1.00 ms spent at an unknown interval after 3 samples (target ±1.0 %)");
 }
 
 TEST(SampleStopper, FewSamplesNeverConverge) {
@@ -67,7 +63,6 @@ TEST(SampleStopper, ALosingConfigIsLeftAtTheFirstLook) {
   EXPECT_EQ(stopper.decision(), StopDecision::kContinue);
   stopper.Add(100, 0);
   EXPECT_EQ(stopper.decision(), StopDecision::kLosing);
-  EXPECT_EQ(stopper.Reason(), "stopped early after 4 samples: it cannot be below 50 ns");
 }
 
 TEST(SampleStopper, DiscardedSamplesSpendTheBudget) {

@@ -16,6 +16,8 @@ namespace {
 constexpr double kSlackNs = 50e3;
 constexpr double kOverheadNs = 12e3;
 
+Failure Crash(const char* message) { return {v1::OUTCOME_RUN_CRASH, message}; }
+
 // A kernel of `true_ns` on a machine whose launches are disturbed with a probability, by an exponential time.
 struct Machine {
   double true_ns = 0;
@@ -27,14 +29,20 @@ struct Machine {
 
   WitnessCalls Calls() {
     WitnessCalls calls;
-    calls.launch = [this]() -> std::optional<double> {
+    calls.launch = [this](double* ns) -> Failure {
       ++launches;
-      double ns = true_ns * (1 + 0.02 * random.NextDouble()) + kOverheadNs;
-      if (random.NextDouble() < disturbed) ns -= disturbance_ns * std::log(1 - random.NextDouble());
-      return ns;
+      *ns = true_ns * (1 + 0.02 * random.NextDouble()) + kOverheadNs;
+      if (random.NextDouble() < disturbed) *ns -= disturbance_ns * std::log(1 - random.NextDouble());
+      return {};
     };
-    calls.overhead = [](double) -> std::optional<double> { return kOverheadNs; };
-    calls.sample_again = [this] { return again_ns > 0 ? std::optional<double>(again_ns) : std::nullopt; };
+    calls.overhead = [](double, double* ns) -> Failure {
+      *ns = kOverheadNs;
+      return {};
+    };
+    calls.sample_again = [this](double* median_ns) {
+      *median_ns = again_ns;
+      return again_ns > 0 ? Failure() : Crash("no samples again");
+    };
     return calls;
   }
 };
@@ -67,13 +75,13 @@ TEST(WitnessTest, AnHonestTimeStandsOnABusyMachine) {
     machine.again_ns = machine.true_ns;
     WitnessCalls calls = machine.Calls();
     const auto again = calls.sample_again;
-    calls.sample_again = [&] {
+    calls.sample_again = [&](double* median_ns) {
       ++sampled_again;
-      return again();
+      return again(median_ns);
     };
     FakeClock clock;
     const WitnessVerdict verdict = HearWitnesses(machine.true_ns, kSlackNs, clock, calls);
-    ASSERT_FALSE(verdict.failed);
+    ASSERT_FALSE(verdict.failure) << verdict.failure.message;
     EXPECT_FALSE(verdict.contradicted) << "seed " << seed;
   }
   EXPECT_LT(sampled_again, 100);
@@ -111,9 +119,9 @@ TEST(WitnessTest, LongLaunchesAreHeardForALimitedTime) {
   FakeClock clock;
   WitnessCalls calls = machine.Calls();
   const auto launch = calls.launch;
-  calls.launch = [&] {
+  calls.launch = [&](double* ns) {
     clock.Advance(std::chrono::seconds(1));
-    return launch();
+    return launch(ns);
   };
   EXPECT_TRUE(HearWitnesses(246, kSlackNs, clock, calls).contradicted);
   EXPECT_LE(machine.launches, 3 + 2 * 4);
@@ -123,13 +131,13 @@ TEST(WitnessTest, AFailureEndsIt) {
   Machine machine;
   machine.true_ns = 1e6;
   FakeClock clock;
-  EXPECT_TRUE(HearWitnesses(246, kSlackNs, clock, machine.Calls()).failed) << "no samples again";
+  EXPECT_EQ(HearWitnesses(246, kSlackNs, clock, machine.Calls()).failure.message, "no samples again");
   WitnessCalls calls = machine.Calls();
-  calls.launch = []() -> std::optional<double> { return std::nullopt; };
-  EXPECT_TRUE(HearWitnesses(1e6, kSlackNs, clock, calls).failed);
+  calls.launch = [](double*) { return Crash("no launch"); };
+  EXPECT_EQ(HearWitnesses(1e6, kSlackNs, clock, calls).failure.message, "no launch");
   calls = machine.Calls();
-  calls.overhead = [](double) -> std::optional<double> { return std::nullopt; };
-  EXPECT_TRUE(HearWitnesses(1e6, kSlackNs, clock, calls).failed);
+  calls.overhead = [](double, double*) { return Crash("no overhead"); };
+  EXPECT_EQ(HearWitnesses(1e6, kSlackNs, clock, calls).failure.message, "no overhead");
 }
 
 }  // namespace
