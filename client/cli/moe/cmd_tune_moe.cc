@@ -308,7 +308,7 @@ class MoeTuner {
   absl::Status TakeTimes(const v1::Study& study, FusedMoeRow* row) {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
-    return ForEachTrial(connection_, list, [row](v1::Trial* trial) -> absl::StatusOr<bool> {
+    return ForEachTrial(session_, list, [row](v1::Trial* trial) -> absl::StatusOr<bool> {
       const bool is_judged = trial->outcome() != v1::OUTCOME_UNSPECIFIED && trial->outcome() != v1::OUTCOME_LOST;
       if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || !is_judged) return true;
       ASSIGN_OR_RETURN(const TritonConfig config, TritonOf(trial->config()));
