@@ -98,7 +98,7 @@ absl::StatusOr<v1::AnalyzeStudyResponse> StudyApi::AnalyzeStudy(const v1::Analyz
     ASSIGN_OR_RETURN(started, StartAnalysis(study, request));
     return absl::OkStatus();
   }));
-  // Not within Look, where other calls for the study would wait.
+  // Not within Look, where nothing new of the study is read.
   return FinishAnalysis(std::move(started));
 }
 
@@ -142,13 +142,7 @@ absl::StatusOr<v1::ListTrialsResponse> StudyApi::ListTrials(const v1::ListTrials
   for (const int64_t ordinal : trials.ordinals) {
     const auto row = by_ordinal.find(ordinal);
     if (row == by_ordinal.end()) continue;  // its job was deleted just now
-    absl::StatusOr<v1::Trial> trial = TrialOfRow(*row->second);
-    if (!trial.ok()) {
-      response.set_unreadable(response.unreadable() + 1);
-      continue;
-    }
-    trial->set_name(fmt::format("{}/trials/{}", name, ordinal));
-    *response.add_trials() = *std::move(trial);
+    AddToPage(*row->second, fmt::format("{}/trials/{}", name, ordinal), &response);
   }
   response.set_next_page_token(trials.next_page_token);
   return response;

@@ -269,11 +269,11 @@ absl::StatusOr<v1::ListTrialsResponse> TuningApi::ListTrials(const v1::ListTrial
   ASSIGN_OR_RETURN(const Page<TrialRow> page, deps_.store->trials()->ListTrials(query));
   v1::ListTrialsResponse response;
   for (const TrialRow& row : page.rows) {
-    ASSIGN_OR_RETURN(v1::Trial trial, TrialOfRow(row));
+    std::string name;
     for (const StudyRow& study : job->studies) {
-      if (study.study_id == row.study_id) trial.set_name(TrialNameOf(parent.job_id, study.number, row.ordinal));
+      if (study.study_id == row.study_id) name = TrialNameOf(parent.job_id, study.number, row.ordinal);
     }
-    *response.add_trials() = std::move(trial);
+    AddToPage(row, std::move(name), &response);
   }
   response.set_next_page_token(page.next_page_token);
   return response;

@@ -1,11 +1,12 @@
 #pragma once
 
-// The project's only locks: std::mutex and std::condition_variable with clang's thread-safety annotations. (The
-// prebuilt absl::Mutex makes ThreadSanitizer report false races; std::mutex does not.)
+// The project's only locks: std::mutex, std::shared_mutex and std::condition_variable with clang's thread-safety
+// annotations. (The prebuilt absl::Mutex makes ThreadSanitizer report false races; std::mutex does not.)
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <shared_mutex>
 
 #include "server/base/thread_annotations.h"
 
@@ -37,6 +38,53 @@ class SCOPED_LOCKABLE MutexLock {
 
  private:
   Mutex* const mutex_;
+};
+
+// A mutex that many readers hold at once, or one writer. Not recursive, for reading either: a writer that waits goes
+// before the readers that come after it, so that readers never keep it out for longer than they read.
+class LOCKABLE SharedMutex {
+ public:
+  SharedMutex() = default;
+  SharedMutex(const SharedMutex&) = delete;
+  SharedMutex& operator=(const SharedMutex&) = delete;
+
+  void Lock() EXCLUSIVE_LOCK_FUNCTION() {
+    const std::lock_guard<std::mutex> turn(turn_);
+    mutex_.lock();
+  }
+  void Unlock() UNLOCK_FUNCTION() { mutex_.unlock(); }
+  void ReaderLock() SHARED_LOCK_FUNCTION() {
+    const std::lock_guard<std::mutex> turn(turn_);
+    mutex_.lock_shared();
+  }
+  void ReaderUnlock() UNLOCK_FUNCTION() { mutex_.unlock_shared(); }
+
+ private:
+  std::mutex turn_;  // held while one waits for mutex_
+  std::shared_mutex mutex_;
+};
+
+// Hold a shared mutex for a scope, to write and to read. The mutex must outlive it.
+class SCOPED_LOCKABLE WriterMutexLock {
+ public:
+  explicit WriterMutexLock(SharedMutex* mutex) EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->Lock(); }
+  ~WriterMutexLock() UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  WriterMutexLock(const WriterMutexLock&) = delete;
+  WriterMutexLock& operator=(const WriterMutexLock&) = delete;
+
+ private:
+  SharedMutex* const mutex_;
+};
+
+class SCOPED_LOCKABLE ReaderMutexLock {
+ public:
+  explicit ReaderMutexLock(SharedMutex* mutex) SHARED_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->ReaderLock(); }
+  ~ReaderMutexLock() UNLOCK_FUNCTION() { mutex_->ReaderUnlock(); }
+  ReaderMutexLock(const ReaderMutexLock&) = delete;
+  ReaderMutexLock& operator=(const ReaderMutexLock&) = delete;
+
+ private:
+  SharedMutex* const mutex_;
 };
 
 // Waits may wake without a notification: always test the condition in a loop.

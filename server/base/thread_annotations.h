@@ -41,6 +41,9 @@
 #ifndef EXCLUSIVE_LOCK_FUNCTION
 #define EXCLUSIVE_LOCK_FUNCTION(...) TUNEFARM_THREAD_ANNOTATION(exclusive_lock_function(__VA_ARGS__))
 #endif
+#ifndef SHARED_LOCK_FUNCTION
+#define SHARED_LOCK_FUNCTION(...) TUNEFARM_THREAD_ANNOTATION(shared_lock_function(__VA_ARGS__))
+#endif
 #ifndef EXCLUSIVE_TRYLOCK_FUNCTION
 #define EXCLUSIVE_TRYLOCK_FUNCTION(...) TUNEFARM_THREAD_ANNOTATION(exclusive_trylock_function(__VA_ARGS__))
 #endif

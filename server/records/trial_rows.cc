@@ -55,6 +55,16 @@ absl::StatusOr<tunefarm::v1::Trial> TrialOfRow(const TrialRow& row) {
   return trial;
 }
 
+void AddToPage(const TrialRow& row, std::string name, tunefarm::v1::ListTrialsResponse* page) {
+  absl::StatusOr<tunefarm::v1::Trial> trial = TrialOfRow(row);
+  if (!trial.ok()) {
+    page->set_unreadable(page->unreadable() + 1);
+    return;
+  }
+  trial->set_name(std::move(name));
+  *page->add_trials() = *std::move(trial);
+}
+
 absl::StatusOr<std::vector<tunefarm::agent::v1::TrialSpec>> SpecsOfUnit(const UnitRow& row) {
   tunefarm::agent::v1::Assignment payload;
   bool is_whole =

@@ -46,7 +46,8 @@ struct StudyResults::Entry {
   int64_t next_ordinal = 0;
   size_t bytes = kEntryBytes;
 
-  Mutex mutex;
+  // Held to read by calls, and to write by the thread that reads from the store, a part at a time.
+  SharedMutex mutex;
   StudyData data GUARDED_BY(mutex);
   int64_t stored GUARDED_BY(mutex) = -1;   // when the first pass began; -1: not counted yet
   bool is_read GUARDED_BY(mutex) = false;  // a pass has ended
@@ -109,7 +110,7 @@ absl::Status StudyResults::Read(const KnownStudy& study,
     entry = Find(study);
   }
   ASSIGN_OR_RETURN(const bool is_up_to_date, Refresh(study, entry));
-  MutexLock lock(&entry->mutex);
+  const ReaderMutexLock lock(&entry->mutex);
   StudyReading reading;
   reading.data = &entry->data;
   reading.revision = entry->first_revision + entry->data.changes();
@@ -129,7 +130,7 @@ void StudyResults::ReadPart(const std::shared_ptr<Entry>& entry) {
     if (begins) entry->passes_begun = entry->passes_asked;
   }
   if (begins) {
-    MutexLock lock(&entry->mutex);
+    const WriterMutexLock lock(&entry->mutex);
     entry->data.BeginPass();
     entry->next_ordinal = entry->data.first_open();
   }
@@ -169,7 +170,7 @@ absl::Status StudyResults::CountStored(Entry* entry) {
         count.purpose != v1::TRIAL_PURPOSE_BASELINE && count.purpose != v1::TRIAL_PURPOSE_FINALIST;
     if (count.study_id == entry->study_id && is_of_search && count.outcome != v1::OUTCOME_LOST) stored += count.count;
   }
-  MutexLock lock(&entry->mutex);
+  const WriterMutexLock lock(&entry->mutex);
   entry->stored = stored;
   return absl::OkStatus();
 }
@@ -177,14 +178,14 @@ absl::Status StudyResults::CountStored(Entry* entry) {
 absl::StatusOr<bool> StudyResults::AddPart(Entry* entry) {
   bool is_counted = false;
   {
-    MutexLock lock(&entry->mutex);
+    const ReaderMutexLock lock(&entry->mutex);
     if (entry->is_cut) return true;
     is_counted = entry->stored >= 0;
   }
   if (!is_counted) RETURN_IF_ERROR(CountStored(entry));
   ASSIGN_OR_RETURN(const std::vector<TrialColumns> rows,
                    store_->trials()->ReadColumns(entry->study_id, entry->next_ordinal, options_.part_rows));
-  MutexLock lock(&entry->mutex);
+  const WriterMutexLock lock(&entry->mutex);
   const int64_t unreadable_before = entry->data.unreadable();
   absl::Status unreadable;
   for (const TrialColumns& row : rows) {

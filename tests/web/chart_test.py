@@ -14,6 +14,8 @@ import unittest
 from browser import SMALL, PageTest, main, wait_until
 
 STUDY = "#/jobs/1/studies/1"
+EQUAL = "#/jobs/2/studies/1"  # all its trials have the same time
+EQUAL_TRIALS = 8
 TRIALS = 40
 FAILED = (9, 27)  # evaluations that are made to fail
 WRONG_RESULT = 12  # OUTCOME_WRONG_RESULT
@@ -94,6 +96,8 @@ class ChartTest(PageTest):
     def fill(cls):
         farm = cls.farm
         farm.cli("tune", "matmul_host", *SMALL, "--policy", "fast", "--max-trials", TRIALS, "--strategy", "random", "--seed", "1")
+        farm.cli("tune", "matmul_host", *SMALL, "--policy", "fast", "--max-trials", EQUAL_TRIALS, "--strategy", "random",
+                 "--measure", "no_reuse=true")
         farm.stop()
         # What charts are drawn of. Times of the final stay as they were: far below the axis.
         with contextlib.closing(sqlite3.connect(farm.directory / "tunefarm.db")) as database, database:
@@ -105,6 +109,7 @@ class ChartTest(PageTest):
                 database.execute("UPDATE trial_result SET ended_at_ms = ?, outcome = ?, median_ns = ? WHERE study_id = 1 AND "
                                  "ordinal = ?", (1_700_000_000_000 + 1000 * evaluation, WRONG_RESULT if is_failed else 1,
                                                  None if is_failed else time_of(evaluation), ordinal))
+            database.execute("UPDATE trial_result SET outcome = 1, median_ns = ? WHERE study_id = 2 AND purpose = 1", (100 * MS,))
         farm.start()
 
     def readout(self, canvas, column, row):
@@ -123,14 +128,14 @@ class ChartTest(PageTest):
         found = re.fullmatch(r"evaluation (\d+), ([\d.]+) (ns|µs|ms|s)", text)
         return found and (int(found[1]), float(found[2]) * UNITS[found[3]])
 
-    def number_of(self, canvas, line, is_vertical):
-        """The number of a grid line."""
+    def number_of(self, canvas, line, is_vertical, step=10 * MS):
+        """The number of a grid line; times are multiples of `step`."""
         for share in (0.03, 0.97, 0.5, 0.25, 0.75, 0.4, 0.6):
             column = line if is_vertical else canvas.left + share * canvas.plot_width
             row = canvas.top + share * canvas.plot_height if is_vertical else line
             if said := self.readout(canvas, column, row):
                 # Of a pixel: the number is the nearest round one.
-                return said[0] if is_vertical else round(said[1] / (10 * MS)) * 10 * MS
+                return said[0] if is_vertical else round(said[1] / step) * step
         raise AssertionError(f"no free place on the grid line at {line}")
 
     def scale(self, canvas, is_vertical, of=lambda value: value):
@@ -195,6 +200,24 @@ class ChartTest(PageTest):
 
     def test_twice_as_many_pixels(self):
         self.check(2, "", lambda value: value)
+
+    def test_equal_times_are_in_the_middle(self):
+        browser = self.browser
+        for query in ("", "?y=log"):
+            browser.view(f"{EQUAL}{query}")
+            browser.driver.refresh()
+            browser.wait_text(rf"(?m)^{EQUAL_TRIALS} trials")
+            browser.driver.execute_script("document.querySelector('.chart').scrollIntoView({block: 'center'})")
+            pixels = lambda: Canvas(browser.driver)
+            canvas = wait_until(lambda: (c := pixels()).grid(False) and c, "a chart with its grid")
+            inks = [(row, canvas.ink(column, row)) for row in canvas.rows() for column in canvas.columns()]
+            total = sum(ink for _, ink in inks)
+            self.assertGreater(total, EQUAL_TRIALS, "no points are drawn")
+            middle = canvas.top + canvas.plot_height / 2
+            self.assertAlmostEqual(sum(row * ink for row, ink in inks) / total, middle, delta=0.1 * canvas.plot_height)
+            numbers = [self.number_of(canvas, line, False, MS) for line in canvas.grid(False)]
+            self.assertGreaterEqual(len(numbers), 2)
+            self.assertEqual(numbers, sorted(set(numbers), reverse=True), "each line has a number of its own")
 
 
 if __name__ == "__main__":

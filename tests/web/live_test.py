@@ -146,6 +146,9 @@ class Live(PageTest):
             browser.log_in(self.farm.login())
             browser.view(f"#/jobs/{job}/studies/1")
             browser.wait_for("table", re.compile("^Trials"))
+            # The grid is asked for once its panel was in sight.
+            grid = browser.wait_for("region", "Two parameters")
+            browser.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", grid)
             polled = ("GetStudyChart", "AnalyzeStudy", "GetParameterGrid", "ListTrials")
             answers = "return arguments[0].map(name => answered[name] ?? 0)"
 

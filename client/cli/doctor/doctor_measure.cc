@@ -117,11 +117,12 @@ void NoteConditions(const v1::Measurement& m, Findings* findings) {
 }
 
 // The twins of a job's final, by number; those without a time are left out.
-absl::StatusOr<std::map<int, v1::Trial>> FetchTwins(Connection* connection, const std::string& job_name) {
+absl::StatusOr<std::map<int, v1::Trial>> FetchTwins(Session* session, const std::string& job_name) {
+  ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   v1::ListTrialsRequest list;
   list.set_parent(job_name);
   list.set_purpose(v1::TRIAL_PURPOSE_FINALIST);
-  ASSIGN_OR_RETURN(const std::vector<v1::Trial> listed, FetchTrials(connection, list, 1000));
+  ASSIGN_OR_RETURN(const std::vector<v1::Trial> listed, FetchTrials(session, list, 1000));
   std::map<int, v1::Trial> twins;
   for (const v1::Trial& trial : listed) {
     const int twin = TwinOf(trial.config());
@@ -270,7 +271,7 @@ absl::StatusOr<bool> MeasurePairs(Session* session, const DoctorMeasureOptions& 
   ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session, created.name()));
   if (outcome.detached) return false;
   const v1::Job& job = outcome.job;
-  ASSIGN_OR_RETURN(const auto twins, FetchTwins(connection, job.name()));
+  ASSIGN_OR_RETURN(const auto twins, FetchTwins(session, job.name()));
   if (job.state() != v1::JOB_STATE_SUCCEEDED || twins.empty()) {
     ExplainEnd(*session, job);
     return FailedPrecondition("job {} measured nothing; look at it with tunefarm results {} --all",

@@ -66,7 +66,7 @@ absl::StatusOr<BenchmarkRows> RowsOfJob(Session* session, const TableOptions& op
     list.set_parent(study.name());
     list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
     list.add_outcomes(v1::OUTCOME_OK);
-    RETURN_IF_ERROR(ForEachTrial(connection, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(ForEachTrial(session, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
       if (trial->outcome() != v1::OUTCOME_OK) return true;
       row.median_ns = trial->measurement().median_ns();
       ASSIGN_OR_RETURN(row.config, ConfigOf(trial->config()));

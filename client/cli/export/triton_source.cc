@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<Measured>> MeasuredByJob(Session* session, const Trit
     list.set_parent(study.name());
     list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
     list.add_outcomes(v1::OUTCOME_OK);
-    RETURN_IF_ERROR(ForEachTrial(connection, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(ForEachTrial(session, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
       if (trial->outcome() != v1::OUTCOME_OK) return true;
       ASSIGN_OR_RETURN(Config config, ConfigOf(trial->config()));
       measured.configs.emplace_back(std::move(config), trial->measurement().median_ns());

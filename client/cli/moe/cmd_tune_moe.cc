@@ -345,7 +345,7 @@ class MoeTuner {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
     int finalists = 0;
-    RETURN_IF_ERROR(ForEachTrial(connection_, list, [row, &finalists](v1::Trial* trial) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(ForEachTrial(session_, list, [row, &finalists](v1::Trial* trial) -> absl::StatusOr<bool> {
       const bool is_judged = trial->outcome() != v1::OUTCOME_UNSPECIFIED && trial->outcome() != v1::OUTCOME_LOST;
       if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || !is_judged) return true;
       ASSIGN_OR_RETURN(const TritonConfig config, TritonOf(trial->config()));

@@ -110,7 +110,7 @@ absl::StatusOr<JobRows> FetchJobRows(Session* session, const std::string& job_te
   // One row for a config: its final where it had one and that is asked for, else its search.
   std::vector<T4Row> rows;
   std::map<std::string, size_t> row_of;
-  RETURN_IF_ERROR(ForEachTrial(connection, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+  RETURN_IF_ERROR(ForEachTrial(session, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
     const bool is_final = trial->purpose() == v1::TRIAL_PURPOSE_FINALIST;
     if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || (is_final && !finals)) return true;
     if (trial->outcome() == v1::OUTCOME_UNSPECIFIED || trial->outcome() == v1::OUTCOME_LOST) return true;

@@ -248,27 +248,27 @@ Table ShortTrialTable(const std::vector<v1::Trial>& trials, bool has_studies) {
 }
 
 // A page in memory at a time, however many trials there are; so does PrintJson.
-absl::Status PrintCsv(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
-  session.Print(TrialTable({}).ToCsv());
-  return ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+absl::Status PrintCsv(Session* session, const v1::ListTrialsRequest& request) {
+  session->Print(TrialTable({}).ToCsv());
+  return ForEachTrial(session, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
     const std::string text = TrialTable({*trial}).ToCsv();
-    session.Print(std::string_view(text).substr(text.find('\n') + 1));  // without the header
+    session->Print(std::string_view(text).substr(text.find('\n') + 1));  // without the header
     return true;
   });
 }
 
 // {"trials": [...]} with a line for each trial.
-absl::Status PrintJson(const Session& session, Connection* connection, const v1::ListTrialsRequest& request) {
-  session.Print("{\"trials\": [");
+absl::Status PrintJson(Session* session, const v1::ListTrialsRequest& request) {
+  session->Print("{\"trials\": [");
   std::string_view separator = "\n";
-  RETURN_IF_ERROR(ForEachTrial(connection, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
+  RETURN_IF_ERROR(ForEachTrial(session, request, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
     std::string line = ToJsonLine(*trial);
     line.pop_back();
-    session.Print(std::string(separator) + line);
+    session->Print(std::string(separator) + line);
     separator = ",\n";
     return true;
   }));
-  session.Print("\n]}\n");
+  session->Print("\n]}\n");
   return absl::OkStatus();
 }
 
@@ -315,9 +315,9 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
   v1::ListTrialsRequest request;
   request.set_parent(job_name);
   request.set_order_by_time(!options.all);
-  if (format == OutputFormat::kCsv) return PrintCsv(*session, connection, request);
-  if (format == OutputFormat::kJson) return PrintJson(*session, connection, request);
-  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(connection, request, kTrialsMax));
+  if (format == OutputFormat::kCsv) return PrintCsv(session, request);
+  if (format == OutputFormat::kJson) return PrintJson(session, request);
+  ASSIGN_OR_RETURN(const std::vector<v1::Trial> trials, FetchTrials(session, request, kTrialsMax));
   v1::GetJobRequest get;
   get.set_name(job_name);
   ASSIGN_OR_RETURN(const v1::GetJobResponse job,

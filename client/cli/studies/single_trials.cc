@@ -24,7 +24,7 @@ absl::StatusOr<TriedConfigs> FollowTrials(Session* session, const std::string& j
   list.set_parent(job_name);
   list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
   const size_t studies = static_cast<size_t>(std::max(1, tried.job.studies_size()));
-  ASSIGN_OR_RETURN(const std::vector<v1::Trial> listed, FetchTrials(connection, list, studies));
+  ASSIGN_OR_RETURN(const std::vector<v1::Trial> listed, FetchTrials(session, list, studies));
   if (listed.empty()) return NotFound("the config was never run: {}", tried.job.error());
   for (const v1::Trial& trial : listed) {
     v1::GetTrialRequest get;

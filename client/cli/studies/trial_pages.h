@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/cli/connection.h"
+#include "client/cli/session.h"
 #include "tunefarm/v1/tuning_service.pb.h"
 
 namespace tunefarm::cli {
@@ -13,12 +13,12 @@ namespace tunefarm::cli {
 // What commands that keep trials take at most.
 inline constexpr size_t kStudyTrialsMax = 1'000'000;
 
-// Calls `take` with each trial in the asked order, one page in memory at a time, until it returns false.
-absl::Status ForEachTrial(Connection* connection, const v1::ListTrialsRequest& request,
+// Calls `take` with each trial in the asked order, one page in memory at a time, until it returns false. Then notes how
+// many trials of these pages are damaged in the daemon's database: it leaves them out.
+absl::Status ForEachTrial(Session* session, const v1::ListTrialsRequest& request,
                           const std::function<absl::StatusOr<bool>(v1::Trial*)>& take);
 
 // All of them, at most `max`.
-absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Connection* connection, const v1::ListTrialsRequest& request,
-                                                   size_t max);
+absl::StatusOr<std::vector<v1::Trial>> FetchTrials(Session* session, const v1::ListTrialsRequest& request, size_t max);
 
 }  // namespace tunefarm::cli

@@ -11,7 +11,7 @@ import { useKey } from "./keys";
 import { afterContent, freshness, isPaused } from "./poll";
 import { href, matchPath, type Query, useRoute } from "./route";
 import { useShared } from "./shared";
-import { announce, Announcer, Button, Empty, ErrorLine } from "./ui";
+import { announce, Announcer, Button, Empty, ErrorLine, whenDrawn } from "./ui";
 import { Account } from "./views/account";
 import { BestView } from "./views/best";
 import { CatalogView } from "./views/catalog";
@@ -135,11 +135,13 @@ function App() {
   useEffect(() => {
     if (!key || isBuying) return;
     setLoginError(undefined);
-    return afterContent(() => {
-      call("tunefarm.v1.AccessService/GetCaller", {})
-        .then((response) => caller.set(response.caller))
-        .catch((caught: unknown) => setLoginError(asApiError(caught)));
-    });
+    return afterContent(() =>
+      whenDrawn(() => {
+        call("tunefarm.v1.AccessService/GetCaller", {})
+          .then((response) => caller.set(response.caller))
+          .catch((caught: unknown) => setLoginError(asApiError(caught)));
+      }),
+    );
   }, [key, isBuying]);
 
   const found = views

@@ -120,20 +120,6 @@ export function valueKey(value: Value): string {
   return `s${value.stringValue ?? ""}`;
 }
 
-export function valueOfKey(key: string): Value {
-  const text = key.slice(1);
-  switch (key[0]) {
-    case "i":
-      return { intValue: text };
-    case "d":
-      return { doubleValue: Number(text) };
-    case "b":
-      return { boolValue: text === "true" };
-    default:
-      return { stringValue: text };
-  }
-}
-
 // The entries of a map by name: JSON has those of the same map in another order each time.
 export function byName<T>(map: { [key: string]: T } | undefined): [string, T][] {
   return Object.entries(map ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));

@@ -7,18 +7,28 @@ export interface Scale {
 }
 
 export function linearScale(from: number, to: number, start: number, end: number): Scale {
-  const span = to - from || 1;
-  return { from, to, at: (value) => start + ((value - from) / span) * (end - start) };
+  const span = to - from;
+  return { from, to, at: (value) => start + (span ? (value - from) / span : 0.5) * (end - start) };
 }
 
-// `from` is above 0.
+// `from` is above 0 and below `to`.
 export function logScale(from: number, to: number, start: number, end: number): Scale {
-  const span = Math.log(to / from) || 1;
+  const span = Math.log(to / from);
   return { from, to, at: (value) => start + (Math.log(value / from) / span) * (end - start) };
 }
 
+// About `wanted` round numbers from min to max.
+export function roundNumbers(min: number, max: number, wanted: number): number[] {
+  const raw = (max - min) / wanted;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = ([1, 2, 5, 10].find((each) => each * power >= raw) ?? 10) * power;
+  const out: number[] = [];
+  for (let i = Math.ceil(min / step); i * step <= max && out.length < 100; i++) out.push(i * step);
+  return out;
+}
+
 // Round values between two positive ones for a logarithmic axis: powers of ten, and twice and five times these where
-// there would be fewer than three.
+// there would be fewer than three; of a narrow axis round numbers at even distances.
 export function decades(from: number, to: number): number[] {
   const values = (steps: number[]) => {
     const all: number[] = [];
@@ -31,5 +41,7 @@ export function decades(from: number, to: number): number[] {
     return all;
   };
   const powers = values([1]);
-  return powers.length >= 3 ? powers : values([1, 2, 5]);
+  if (powers.length >= 3) return powers;
+  const more = values([1, 2, 5]);
+  return more.length >= 2 ? more : roundNumbers(from, to, 4);
 }

@@ -45,6 +45,9 @@ function moveByRow(event: JSX.TargetedKeyboardEvent<HTMLElement>): void {
   next.focus();
 }
 
+// Rows are drawn as they come near to what is in sight, so many at a time: a table of 100 rows takes long to lay out.
+const ROWS_AT_ONCE = 20;
+
 export function Table<T>(props: {
   caption: string; // names the table; drawn unless hidesCaption
   hidesCaption?: boolean;
@@ -54,6 +57,13 @@ export function Table<T>(props: {
   rowClass?: (row: T) => string;
   empty?: ComponentChildren; // instead of a table without rows
 }) {
+  const [drawn, setDrawn] = useState(ROWS_AT_ONCE);
+  const end = useRef<HTMLDivElement>(null);
+  const isCut = drawn < props.rows.length;
+  useEffect(
+    () => watchSight(end.current, "50%", (isNear) => isNear && setDrawn(drawn + ROWS_AT_ONCE)),
+    [isCut, drawn],
+  );
   if (props.rows.length === 0 && props.empty) return <Empty>{props.empty}</Empty>;
   return (
     <div class="table" role="region" aria-label={props.caption} tabIndex={0}>
@@ -74,7 +84,7 @@ export function Table<T>(props: {
           </tr>
         </thead>
         <tbody>
-          {props.rows.map((row) => (
+          {props.rows.slice(0, drawn).map((row) => (
             <tr key={props.rowKey(row)} class={props.rowClass?.(row)}>
               {props.columns.map((column) => (
                 <td key={column.name} class={column.isNumber ? "number" : column.isText ? "text" : ""}>
@@ -85,8 +95,21 @@ export function Table<T>(props: {
           ))}
         </tbody>
       </table>
+      {isCut && <div ref={end} />}
     </div>
   );
+}
+
+// Tells whether the element is in the window, or by `margin` near to it, once all is drawn and when it changes. Returns
+// what ends it.
+export function watchSight(element: Element | null, margin: string, tell: (isInSight: boolean) => void): () => void {
+  const observer = new IntersectionObserver((entries) => tell(entries.at(-1)!.isIntersecting), { rootMargin: margin });
+  let isWanted = element !== null;
+  whenDrawn(() => isWanted && observer.observe(element!));
+  return () => {
+    isWanted = false;
+    observer.disconnect();
+  };
 }
 
 interface MemoProps {
@@ -94,12 +117,47 @@ interface MemoProps {
   children: () => ComponentChildren;
 }
 
-// Content that is drawn again only when something in `of` is another object or value. Elements from useMemo must not do
-// this: an element keeps the tree that it was first drawn in, with the older elements beside it and so their trees, and
-// all that was ever shown stays in memory.
+// What waits for its turn to be drawn again: one in each frame, so that a frame lays out and paints one panel.
+const waiting = new Set<Memo>();
+const afterwards: (() => void)[] = [];
+let isDrawing = false;
+
+function drawNext(): void {
+  // After the frame: what is drawn does not add to the time that the frame takes itself.
+  requestAnimationFrame(() =>
+    setTimeout(() => {
+      const [next] = waiting;
+      if (next) {
+        waiting.delete(next);
+        next.forceUpdate();
+        return drawNext();
+      }
+      isDrawing = false;
+      for (const run of afterwards.splice(0)) run();
+    }),
+  );
+}
+
+// Calls `run` once nothing waits for its turn any more: not before the drawing of what changes now.
+export function whenDrawn(run: () => void): void {
+  setTimeout(() => (isDrawing ? afterwards.push(run) : run()));
+}
+
+// Content that is drawn again, in its turn, only when something in `of` is another object or value. Elements from
+// useMemo must not do this: an element keeps the tree that it was first drawn in, with the older elements beside it and
+// so their trees, and all that was ever shown stays in memory.
 export class Memo extends Component<MemoProps> {
   override shouldComponentUpdate(next: Readonly<MemoProps>): boolean {
-    return next.of.some((each, i) => !Object.is(each, this.props.of[i]));
+    if (next.of.some((each, i) => !Object.is(each, this.props.of[i]))) {
+      waiting.add(this);
+      if (!isDrawing) drawNext();
+      isDrawing = true;
+    }
+    return false;
+  }
+
+  override componentWillUnmount(): void {
+    waiting.delete(this);
   }
 
   override render(): ComponentChildren {

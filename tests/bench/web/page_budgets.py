@@ -30,7 +30,8 @@ DRAWN_MS = 1000
 ADDED, ADDED_EVERY_S = 20, 1
 MARGIN_S = 3  # of the tasks that still come after what was done
 
-# In every page before its own scripts: what it asks, when it shows something, its long tasks and its frames.
+# In every page before its own scripts: what it asks, when it shows something, its long tasks and its frames. Its content
+# is there when all that the window shows is: the chart, the effects of the parameters, and below them the first trials.
 PROBE = """
 const bench = window.bench = {calls: {}, requests: [], tasks: [], causes: [], frames: [], isOn: false, input: 0,
                               sent: 0, answered: 0};
@@ -39,7 +40,7 @@ const ask = window.fetch;
 window.fetch = async (url, options) => {
   const name = String(url).split("/").pop();
   bench.calls[name] = (bench.calls[name] ?? 0) + 1;
-  if (!bench.chart) bench.requests.push(name);
+  if (!bench.content) bench.requests.push(name);
   if (name !== charts) return ask(url, options);
   const sent = bench.sent = performance.now();
   const response = await ask(url, options);
@@ -69,7 +70,7 @@ requestAnimationFrame(function frame(now) {
   if (bench.isOn && last) bench.frames.push(now - last);
   last = bench.isOn ? now : 0;
   if (!bench.chart && count(".chart canvas") && count(".legend li")) bench.chart = now;
-  if (bench.chart && !bench.content && count(".effect") && count("main tbody tr") >= 100) bench.content = now;
+  if (bench.chart && !bench.content && count(".effect") && count(".wide tbody tr") >= 20) bench.content = now;
   if (bench.isOn || !bench.content) requestAnimationFrame(frame); else bench.wake = () => requestAnimationFrame(frame);
 });
 bench.begin = () => {
@@ -259,8 +260,8 @@ def loads(report, page):
     load("study in columns", 1)
     calls = page.run("bench.requests")
     files = page.run("performance.getEntriesByType('resource').filter(e => !e.name.includes('/api/')).length + 1")
-    report.line("files until the first chart", files, 3, "")
-    report.line("calls until the first chart", len(calls), 4, "")
+    report.line("files until all content", files, 3, "")
+    report.line("calls until all content", len(calls), 4, "")
     print("  " + ", ".join(calls))
     page.cdp("Emulation.setCPUThrottlingRate", rate=6)
     load("study in columns, slowed 6 times", None)

@@ -9,8 +9,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/status.h"
-#include "server/records/kernel_registry.h"
-#include "tests/fakes/faulty_store.h"
 #include "tests/unit/jobs/farm.h"
 
 namespace tunefarm {
@@ -125,54 +123,36 @@ TEST_F(StudyApiTest, FilteredListsHoldWhatPasses) {
   }
 }
 
-// One trial is damaged, in what lists read and columns do not.
-class DamagedTrials : public FaultyTrials {
- public:
-  DamagedTrials(const FaultyStoreState* state, int64_t damaged)
-      : FaultyTrials(state, &Store::trials), damaged_(damaged) {}
-
-  absl::StatusOr<std::vector<TrialRow>> GetTrials(int64_t study, const std::vector<int64_t>& ordinals) override {
-    auto rows = FaultyTrials::GetTrials(study, ordinals);
-    if (!rows.ok()) return rows;
-    for (TrialRow& row : *rows) {
-      if (row.ordinal == damaged_) row.detail = "\xff";
-    }
-    return rows;
-  }
-
- private:
-  const int64_t damaged_;
-};
-
-class DamagedStore : public FaultyStore {
- public:
-  DamagedStore(Store* store, int64_t damaged) : FaultyStore(store), trials_(&state_, damaged) {}
-  TrialStore* trials() override { return &trials_; }
-
- private:
-  DamagedTrials trials_;
-};
-
 TEST_F(StudyApiTest, ADamagedTrialIsLeftOutOfListsAndCounted) {
   const std::string job = farm_.SubmitJob({1024});
   ASSERT_TRUE(farm_.Finish(job));
   const int64_t damaged = Search(job)[1].ordinal();
-  DamagedStore store(&farm_.store(), damaged);
-  KernelRegistry kernels(&store);
-  StudyApi api(&store, &kernels, Clock::Real());
-  v1::ListTrialsRequest request;
-  request.set_parent(job + "/studies/1");
-  request.mutable_filter()->set_purpose(v1::TRIAL_PURPOSE_SEARCH);
-  request.set_page_size(1000);
-  v1::ListTrialsResponse response;
-  do {
-    auto listed = api.ListTrials(request);
+  const int readable = static_cast<int>(Search(job).size()) - 1;
+  Analyze(job + "/studies/1");  // all has been read
+  // In what lists read and columns do not.
+  farm_.hooked_store->listed_trial = [&](TrialRow* row) {
+    if (row->ordinal == damaged) row->detail = "\xff";
+  };
+  const auto list = [&](const v1::ListTrialsRequest& request) {
+    const auto listed = farm_.service().tuning_api().ListTrials(request);
     ASSERT_TRUE(listed.ok()) << listed.status();
-    response = *std::move(listed);
-  } while (response.matching() < static_cast<int64_t>(Search(job).size()));
-  EXPECT_EQ(response.unreadable(), 1);
-  EXPECT_EQ(response.trials_size() + 1, response.matching());
-  for (const v1::Trial& trial : response.trials()) EXPECT_NE(trial.ordinal(), damaged);
+    EXPECT_EQ(listed->unreadable(), 1);
+    EXPECT_EQ(listed->trials_size(), readable);
+    for (const v1::Trial& trial : listed->trials()) {
+      EXPECT_NE(trial.ordinal(), damaged);
+      EXPECT_EQ(trial.name(), job + "/studies/1/trials/" + std::to_string(trial.ordinal()));
+    }
+  };
+  v1::ListTrialsRequest request;
+  request.set_page_size(1000);
+  request.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
+  for (const char* parent : {"", "/studies/1"}) {
+    request.set_parent(job + parent);
+    list(request);
+  }
+  request.clear_purpose();
+  request.mutable_filter();
+  list(request);
 }
 
 TEST_F(StudyApiTest, WhatIsRefused) {

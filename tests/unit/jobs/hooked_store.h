@@ -13,6 +13,8 @@ struct StoreHooks {
   std::function<void()> after_claim;  // of at least one unit
   std::function<void(const ReportRequest& report)> after_report;
   std::function<void(JobState to)> after_state;
+  // Called with each row of a list before the caller gets it.
+  std::function<void(TrialRow* row)> listed_trial;
 };
 
 // The hooks outlive the facets.
@@ -51,16 +53,43 @@ class HookedJobs : public FaultyJobs {
   const StoreHooks* const hooks_;
 };
 
+class HookedTrials : public FaultyTrials {
+ public:
+  HookedTrials(const FaultyStoreState* state, const StoreHooks* hooks)
+      : FaultyTrials(state, &Store::trials), hooks_(hooks) {}
+
+  absl::StatusOr<Page<TrialRow>> ListTrials(const TrialQuery& query) override {
+    auto page = FaultyTrials::ListTrials(query);
+    if (page.ok()) Pass(&page->rows);
+    return page;
+  }
+  absl::StatusOr<std::vector<TrialRow>> GetTrials(int64_t study_id, const std::vector<int64_t>& ordinals) override {
+    auto rows = FaultyTrials::GetTrials(study_id, ordinals);
+    if (rows.ok()) Pass(&*rows);
+    return rows;
+  }
+
+ private:
+  void Pass(std::vector<TrialRow>* rows) const {
+    if (!hooks_->listed_trial) return;
+    for (TrialRow& row : *rows) hooks_->listed_trial(&row);
+  }
+
+  const StoreHooks* const hooks_;
+};
+
 class HookedStore : public FaultyStore, public StoreHooks {
  public:
   using FaultyStore::FaultyStore;
 
   UnitStore* units() override { return &units_; }
   JobStore* jobs() override { return &jobs_; }
+  TrialStore* trials() override { return &trials_; }
 
  private:
   HookedUnits units_{&state_, this};
   HookedJobs jobs_{&state_, this};
+  HookedTrials trials_{&state_, this};
 };
 
 }  // namespace tunefarm

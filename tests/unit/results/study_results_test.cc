@@ -14,6 +14,7 @@
 
 #include "server/base/random.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/faulty_store.h"
 #include "tests/fakes/log_capture.h"
@@ -266,6 +267,23 @@ TEST_F(StudyResultsTest, AStudyThatHasEndedIsReadOnce) {
   EXPECT_EQ(Read(1, true)->ordinals.size(), 26u);
   trials().Put(1, RowOf(26));
   EXPECT_EQ(Read(1, false)->ordinals.size(), 27u);
+}
+
+// A call whose answer takes long, such as an analysis, delays no other.
+TEST_F(StudyResultsTest, CallsForAStudyAreAnsweredAtTheSameTime) {
+  Make(Patient());
+  for (int64_t i = 0; i < 25; ++i) trials().Put(1, RowOf(i));
+  EXPECT_EQ(Read(1, false)->ordinals.size(), 25u);
+  KnownStudy study;
+  study.job_id = study.study_id = 1;
+  study.is_open = false;
+  const absl::Status status = results_->Read(study, [&](const StudyReading& /*reading*/) {
+    size_t seen = 0;
+    Thread("other-call", [&] { seen = Read(1, false)->ordinals.size(); }).Join();
+    EXPECT_EQ(seen, 25u);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(StudyResultsTest, AnotherDatabaseIsReadAnew) {

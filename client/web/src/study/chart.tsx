@@ -15,6 +15,7 @@ import {
   outcomeText,
 } from "../format";
 import { href, navigate } from "../route";
+import { roundNumbers } from "../scale";
 import { announce, Button, Empty, Table } from "../ui";
 
 export interface Chart {
@@ -32,6 +33,7 @@ const HEIGHT = 340;
 const FAILURE_ROW = 10;
 const FAILURE_ROWS_MAX = 6;
 const NEAR_PX = 12;
+const FLAT_AXIS = 1.1; // its end over the time that all trials have
 const levelDashes = [
   [7, 4],
   [2, 3],
@@ -46,12 +48,15 @@ function decode({ response, isLog }: Chart) {
   const bestNs = decodeDoubles(response.bestNs);
   const isEmpty = bestX.length === 0;
   const low = isEmpty ? 1 : (response.yMinNs ?? 0);
-  const high = Math.max(isEmpty ? 2 : (response.yMaxNs ?? 0), low * 1.000001);
+  const most = isEmpty ? 2 : (response.yMaxNs ?? 0);
+  // Equal times are in the middle of an axis of their own width.
+  const isFlat = most < low * 1.000001;
+  const high = isFlat ? low * FLAT_AXIS : most;
   // Levels a little below the times are worth a wider axis; those far away are named beside the chart only.
   const levels = response.levels ?? [];
   const near = levels.map((level) => level.timeNs ?? 0).filter((ns) => ns > 0 && ns >= low / 2 && ns < low);
   const scale = isLog ? Math.log2 : (ns: number) => ns;
-  const bottom = scale(Math.min(low, ...near));
+  const bottom = scale(Math.min(isFlat ? low / FLAT_AXIS : low, ...near));
   const top = scale(high);
   return {
     bestX,
@@ -81,16 +86,6 @@ type Decoded = ReturnType<typeof decode>;
 // Of failures alone there is a row of marks.
 function heightOf(d: Decoded): number {
   return d.isEmpty ? 110 : HEIGHT;
-}
-
-// About `wanted` round numbers from min to max.
-function roundNumbers(min: number, max: number, wanted: number): number[] {
-  const raw = (max - min) / wanted;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = ([1, 2, 5, 10].find((each) => each * power >= raw) ?? 10) * power;
-  const out: number[] = [];
-  for (let i = Math.ceil(min / step); i * step <= max && out.length < 100; i++) out.push(i * step);
-  return out;
 }
 
 function yTicks(d: Decoded, isLog: boolean, min: number, max: number): number[] {

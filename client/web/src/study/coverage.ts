@@ -6,3 +6,8 @@ import { int } from "../format";
 export function isRead(coverage: StudyCoverage | undefined): boolean {
   return (coverage?.isCut ?? false) || int(coverage?.read) >= int(coverage?.stored);
 }
+
+// So will the next answers be.
+export function isSettled(coverage: StudyCoverage | undefined): boolean {
+  return coverage !== undefined && !coverage.isOpen && !coverage.isBehind && isRead(coverage);
+}

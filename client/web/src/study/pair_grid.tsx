@@ -1,9 +1,9 @@
 // How configs did by the values of two parameters.
 import type { GridCell, ParameterEffect, PairShare, TrialFilter, Value } from "api";
-import { call } from "../api";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { count, int, nanoseconds, percent, ratio, valueKey, valueText } from "../format";
-import { usePoll } from "../poll";
-import { Choice, Empty, ErrorLine, Panel } from "../ui";
+import { Choice, Empty, ErrorLine, Panel, watchSight } from "../ui";
+import { useGrid } from "./polls";
 
 // A table of more cells is cut: it would be no picture any more.
 const SIDE_MAX = 24;
@@ -28,6 +28,7 @@ export function PairGrid(props: {
   pairs: PairShare[];
   pair: [string, string] | undefined; // chosen; else the pair with the largest share
   shown: GridNumber;
+  isChartThere: boolean;
   isOver: boolean;
   onPair: (pair: [string, string]) => void;
   onShown: (shown: GridNumber) => void;
@@ -39,28 +40,14 @@ export function PairGrid(props: {
   const likely: [string, string] = [props.pairs[0]?.first ?? names[0] ?? "", props.pairs[0]?.second ?? names[1] ?? ""];
   const [column, row] = props.pair ?? likely;
   const isPossible = column !== "" && row !== "" && column !== row;
-  const polled = usePoll(
-    isPossible ? `${props.study} ${column} ${row} ${JSON.stringify(props.filter)} ${props.isOver}` : "",
-    async (signal, previous: Awaited<ReturnType<typeof loadGrid>> | undefined) => {
-      const next = await loadGrid(signal, previous?.coverage?.revision);
-      return previous && next.coverage?.revision === previous.coverage?.revision ? previous : next;
-    },
-    5000,
-    () => props.isOver,
-  );
-  function loadGrid(signal: AbortSignal, knownRevision: string | undefined) {
-    return call(
-      "tunefarm.v1.StudyService/GetParameterGrid",
-      {
-        study: props.study,
-        filter: props.filter,
-        columnParameter: column,
-        rowParameter: row,
-        ...(knownRevision ? { knownRevision } : {}),
-      },
-      signal,
-    );
-  }
+  // Asked for once it was in sight, after the chart: the content of the view does not wait for it.
+  const [wasSeen, setSeen] = useState(false);
+  const top = useRef<HTMLDivElement>(null);
+  const canBeSeen = names.length >= 2 && props.isChartThere;
+  useEffect(() => {
+    if (canBeSeen) return watchSight(top.current, "0px", (isInSight) => isInSight && setSeen(true));
+  }, [canBeSeen]);
+  const polled = useGrid(props.study, props.filter, isPossible && wasSeen ? [column, row] : undefined, props.isOver);
   if (names.length < 2) return null;
   const grid = polled.data;
   const columns = (grid?.columnValues ?? []).slice(0, SIDE_MAX);
@@ -104,6 +91,7 @@ export function PairGrid(props: {
         </>
       }
     >
+      <div ref={top} />
       {polled.error && <ErrorLine error={polled.error} />}
       {grid && columns.length === 0 && <Empty>No trial passes the filter.</Empty>}
       {columns.length > 0 && (

@@ -148,12 +148,14 @@ export function Trials(props: {
   useEffect(() => setTokens([]), [filterText, props.byTime]);
 
   const request = { parent: props.study, filter: props.filter, orderByTime: props.byTime };
+  const asked = `trials ${props.study} ${filterText} ${props.byTime} ${token}`;
   const polled = usePoll(
-    `trials ${props.study} ${filterText} ${props.byTime} ${token} ${props.isOver}`,
-    async (signal, previous: { page: ListTrialsResponse; revision: string } | undefined) =>
+    `${asked} ${props.isOver}`,
+    async (signal, previous: { asked: string; page: ListTrialsResponse; revision: string } | undefined) =>
       previous && previous.revision === props.revision.current
         ? previous
         : {
+            asked,
             revision: props.revision.current,
             page: await call(
               "tunefarm.v1.TuningService/ListTrials",
@@ -239,6 +241,7 @@ export function Trials(props: {
     <Memo of={[page, marked, props.byTime, hasNoFilter, chosen.join(), parameters.join(), varied.join()]}>
       {() => (
         <Table
+          key={polled.data?.asked}
           caption={props.byTime ? "Trials, fastest first" : "Trials in the order of their ends"}
           hidesCaption
           rows={page.trials ?? []}

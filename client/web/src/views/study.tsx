@@ -16,10 +16,9 @@ import { configCpp, configJson, defineOptions, runCommand } from "../commands";
 import { byteRate, configText, count, enumText, flopRate, int, nanoseconds, percent, ratio, spread } from "../format";
 import { bestOf, hasEnded, JobActions, ProgressBar, StateWord, useAnnouncedState } from "../jobs";
 import { useKey } from "../keys";
-import { usePoll } from "../poll";
 import { href, navigate, setQuery } from "../route";
-import { type Area, type Chart, SearchChart } from "../study/chart";
-import { isRead } from "../study/coverage";
+import { type Area, SearchChart } from "../study/chart";
+import { isSettled } from "../study/coverage";
 import {
   addCondition,
   chipsOf,
@@ -35,24 +34,12 @@ import { Final } from "../study/final";
 import { Outcomes } from "../study/outcomes";
 import { type GridNumber, PairGrid } from "../study/pair_grid";
 import { Parameters } from "../study/parameters";
+import { useAnalysis, useChart, useJob } from "../study/polls";
 import { Trials } from "../study/trials";
 import { Breakable, Button, Choice, copy, CopyButton, Empty, ErrorLine, Loading, Memo, Panel, Table } from "../ui";
 
-// Charts of more trials are asked for less often.
-const MANY_TRIALS = 100_000;
 // SpaceSize.valid that stands for this many and more.
 const VALID_MAX = "9223372036854775807";
-const IMPORTANCE_REST_MS = 1000;
-const COLUMNS = 600;
-const ROWS = 160;
-
-function isSettled(coverage: StudyCoverage | undefined): boolean {
-  return coverage !== undefined && !coverage.isOpen && !coverage.isBehind && isRead(coverage);
-}
-
-function pollMs(coverage: StudyCoverage | undefined): number {
-  return isRead(coverage) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
-}
 
 function Header(props: {
   job: Job;
@@ -163,11 +150,15 @@ function FilterBar(props: {
             onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
           />
         </label>
-        <datalist id="conditions">
-          {suggestions(parameters).map((each) => (
-            <option key={each} value={each} />
-          ))}
-        </datalist>
+        <Memo of={[props.analysis]}>
+          {() => (
+            <datalist id="conditions">
+              {suggestions(parameters).map((each) => (
+                <option key={each} value={each} />
+              ))}
+            </datalist>
+          )}
+        </Memo>
         <Button type="submit">Add</Button>
       </form>
       {chips.map((chip) => (
@@ -234,95 +225,19 @@ function Space(props: { space: SpaceSize }) {
   );
 }
 
-// `value` once it has not changed for a while.
-function useRested<T>(value: T, ms: number): T {
-  const [rested, setRested] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setRested(value), ms);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return rested;
-}
-
-// The analysis with its importance, which takes the daemon a second of a core: asked for when the study has grown by a
-// quarter, at its end, and once the filter rests.
-function useAnalysis(study: string, filter: TrialFilter) {
-  const filterText = writeFilter(filter);
-  const effects = usePoll(
-    `effects ${study} ${filterText}`,
-    async (signal, previous: AnalyzeStudyResponse | undefined) => {
-      const revision = previous?.coverage?.revision;
-      const next = await call(
-        "tunefarm.v1.StudyService/AnalyzeStudy",
-        { study, filter, withoutImportance: true, ...(revision ? { knownRevision: revision } : {}) },
-        signal,
-      );
-      if (!previous || next.coverage?.revision !== revision) return next;
-      const isNews = isSettled(next.coverage) !== isSettled(previous.coverage);
-      return isNews ? { ...previous, coverage: next.coverage } : previous;
-    },
-    (data) => Math.max(2000, pollMs(data.coverage)),
-    (data) => isSettled(data.coverage),
-  );
-  const coverage = effects.data?.coverage;
-  const size = coverage ? Math.floor(Math.log(1 + int(coverage.matching)) / Math.log(1.25)) : -1;
-  const wanted = coverage ? `importance ${study} ${filterText} ${size} ${isSettled(coverage)}` : "";
-  const importance = usePoll(
-    useRested(wanted, IMPORTANCE_REST_MS),
-    (signal) =>
-      call("tunefarm.v1.StudyService/AnalyzeStudy", { study, filter }, signal).then(
-        (response) => response.analysis?.importance ?? {},
-      ),
-    60_000,
-    () => true,
-  );
-  return { effects, importance: importance.data };
-}
-
 export function StudyView({ params, query }: ViewProps) {
   const jobName = `jobs/${params["job"]}`;
   const name = `${jobName}/studies/${params["study"]}`;
   const filter = readFilter(query["f"]);
-  const filterText = writeFilter(filter);
   const isTime = query["x"] === "time";
   const isLog = query["y"] === "log";
   const [placeError, setPlaceError] = useState("");
 
-  const polledJob = usePoll<Job>(
-    jobName,
-    (signal) =>
-      call("tunefarm.v1.TuningService/GetJob", { name: jobName }, signal).then((response) => response.job ?? {}),
-    (job) => ((job.studies ?? []).length > 16 ? 5000 : 1000),
-    hasEnded,
-  );
+  const polledJob = useJob(jobName);
   const job = polledJob.data;
   const study = job?.studies?.find((each) => each.name === name);
   useAnnouncedState(job);
-
-  const polledChart = usePoll(
-    `chart ${name} ${filterText} ${isTime} ${isLog}`,
-    async (signal, previous: Chart | undefined): Promise<Chart> => {
-      const revision = previous?.response.coverage?.revision;
-      const response = await call(
-        "tunefarm.v1.StudyService/GetStudyChart",
-        {
-          study: name,
-          filter,
-          x: isTime ? "CHART_AXIS_SECONDS" : "CHART_AXIS_EVALUATIONS",
-          columns: COLUMNS,
-          rows: ROWS,
-          isLogarithmic: isLog,
-          ...(revision ? { knownRevision: revision } : {}),
-        },
-        signal,
-      );
-      if (!previous || response.coverage?.revision !== revision) return { response, isTime, isLog };
-      const isNews = isSettled(response.coverage) !== isSettled(previous.response.coverage);
-      return isNews ? { ...previous, response: { ...previous.response, coverage: response.coverage } } : previous;
-    },
-    (chart) => pollMs(chart.response.coverage),
-    (chart) => isSettled(chart.response.coverage),
-  );
+  const polledChart = useChart(name, filter, isTime, isLog);
   const chart = polledChart.data;
   const coverage = chart?.response.coverage;
   const { effects, importance } = useAnalysis(name, filter);
@@ -436,7 +351,7 @@ export function StudyView({ params, query }: ViewProps) {
     </Memo>
   );
   const pairs = (
-    <Memo of={[name, analysis, importance, isSettled(coverage), query]}>
+    <Memo of={[name, analysis, importance, coverage !== undefined, isSettled(coverage), query]}>
       {() => (
         <PairGrid
           study={name}
@@ -445,6 +360,7 @@ export function StudyView({ params, query }: ViewProps) {
           pairs={importance?.pairs ?? []}
           pair={pair[0] && pair[1] ? [pair[0], pair[1]] : undefined}
           shown={(query["grid"] as GridNumber | undefined) ?? "best"}
+          isChartThere={coverage !== undefined}
           isOver={isSettled(coverage)}
           onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
           onShown={(shown) => setQuery({ grid: shown })}
