@@ -112,12 +112,12 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   response.set_control(control_id());
   response.set_gather_ms(agents_.gather_ms());
   response.set_has_binaries(compiles_.is_used());
-  response.set_shares_work(shares_work());
   ASSIGN_OR_RETURN(const bool is_current, Greet(request));
   if (!is_current) {
     response.set_epoch_expired(true);
     return response;
   }
+  response.set_shares_work(shares_work());  // this agent counts by now
   ASSIGN_OR_RETURN(const bool may_have_work, agents_.Ask(request, &response));
   const bool gets_work = may_have_work && !claims_held_.load();
   std::map<std::string, Claims::Demand> wanted;
