@@ -77,6 +77,7 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.agent.v1.AgentService/Register", kAgent, kUnlimited, kChange},
       {"tunefarm.agent.v1.AgentService/Synchronize", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/Wait", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/ClaimWork", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/ReportUnits", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/FetchKernel", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/TakeCompiles", kAgent, kUnlimited, kRead},

@@ -20,9 +20,14 @@ namespace {
 
 constexpr Duration kBackOffMax = std::chrono::seconds(5);
 constexpr int kUnitsPerDeviceMax = 16;
+// With those of a device that wait for other agents.
+constexpr int kUnitsInHandMax = 64;
 constexpr int kUnitsPerDemandMax = 8;
 // Reports that control has not taken: above this nothing new is started.
 constexpr int kBacklogMax = 256;
+constexpr int kWorksPerCallMax = 256;
+// So long trials wait for what control says of their work.
+constexpr Duration kClaimPatience = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -70,7 +75,10 @@ void Agent::Session::Start() {
   MakeRunners();
   options_.link->SetWake([weak = weak_from_this(), executor = options_.executor] {
     executor->Post([weak] {
-      if (const auto self = weak.lock()) self->Synchronize();
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->ClaimAgain();
+      self->Synchronize();
     });
   });
   Register();
@@ -82,6 +90,7 @@ void Agent::Session::Tick() {
   options_.executor->PostAfter(options_.poll, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (self == nullptr || self->stopped_) return;
+    self->ClaimAgain();
     self->Synchronize();
     self->Tick();
   });
@@ -133,10 +142,12 @@ int Agent::Session::Backlog() const {
 
 void Agent::Session::Pump() {
   pump_posted_ = false;
+  gate_.shares_work = options_.link->shares_work();
   // First the device, then the paperwork: a report blocks until it is durable.
   if (!stopped_ && Backlog() < kBacklogMax) {
     for (Device& device : devices_) device.runner->Pump();
   }
+  ClaimWork();
   Flush();
   for (Device& device : devices_) {
     if (device.runner->out_of_service() && !draining_) GiveBack(device);
@@ -153,6 +164,53 @@ void Agent::Session::Pump() {
   CheckEnded();
 }
 
+void Agent::Session::ClaimWork() {
+  if (stopped_ || draining_ || epoch_ == 0 || claims_work_ || !gate_.shares_work) return;
+  wire::ClaimWorkRequest request;
+  for (Device& device : devices_) device.runner->TakeClaims(kWorksPerCallMax - request.claims_size(), &request);
+  if (request.claims().empty()) return;
+  request.set_agent_id(agent_id_);
+  request.set_epoch(epoch_);
+  claims_work_ = true;
+  const auto answered = [weak = weak_from_this(), executor = options_.executor, call = ++claim_calls_,
+                         request](const absl::StatusOr<wire::ClaimWorkResponse>& response) {
+    executor->Post([weak, call, request, response] {
+      if (const auto self = weak.lock()) self->TakeAnswers(call, request, response);
+    });
+  };
+  claim_timer_ = options_.executor->PostAfter(
+      kClaimPatience, [answered] { answered(Unavailable("control has not answered in time")); });
+  options_.link->ClaimWork(request, answered);
+}
+
+void Agent::Session::TakeAnswers(int64_t call, const wire::ClaimWorkRequest& request,
+                                 const absl::StatusOr<wire::ClaimWorkResponse>& response) {
+  if (call != claim_calls_ || !std::exchange(claims_work_, false)) return;
+  options_.executor->Cancel(claim_timer_);
+  const bool claims_again = std::exchange(claims_again_, false);
+  if (!response.ok()) {
+    LogInfo("agent", "{} trials run without asking whether others do the same: {}", request.claims_size(),
+            MessageOf(response.status()));
+  }
+  for (int i = 0; i < request.claims_size(); ++i) {
+    const wire::WorkClaim& claim = request.claims(i);
+    const auto unit = units_.find(claim.unit_id());
+    if (unit == units_.end() || unit->second->assignment.token() != claim.token()) continue;
+    Device* const device = FindDevice(unit->second->assignment.device_uuid());
+    const bool is_answered = response.ok() && i < response->answers_size();
+    device->runner->TakeAnswer(*unit->second, claim.ordinal(), is_answered ? response->answers(i) : wire::WorkAnswer());
+  }
+  if (claims_again) ClaimAgain();
+  PumpSoon();
+}
+
+void Agent::Session::ClaimAgain() {
+  if (!gate_.shares_work) return;
+  claims_again_ = claims_work_;
+  for (Device& device : devices_) device.runner->ClaimAgain();
+  PumpSoon();
+}
+
 void Agent::Session::Synchronize() {
   if (stopped_ || !started_) return;
   if (epoch_ == 0) {
@@ -165,25 +223,28 @@ void Agent::Session::Synchronize() {
   }
 }
 
-int Agent::Session::UnitsWanted(const Device& device, int in_hand) const {
+int Agent::Session::UnitsWanted(const Device& device, const InHand& in_hand) const {
   const int missing = device.runner->trials_wanted() - device.runner->unfinished();
-  if (draining_ || !device.takes_work || device.rests || missing <= 0 || in_hand >= kUnitsPerDeviceMax) return 0;
+  const int room = std::min(kUnitsPerDeviceMax - (in_hand.units - in_hand.elsewhere), kUnitsInHandMax - in_hand.units);
+  if (draining_ || !device.takes_work || device.rests || missing <= 0 || room <= 0) return 0;
   // Control in this process is asked as often as needed; of one far away, every question takes its time.
   if (gate_.round_trip_ms <= 0) return 1;
-  return std::min({missing, kUnitsPerDemandMax, kUnitsPerDeviceMax - in_hand});
+  return std::min({missing, kUnitsPerDemandMax, room});
 }
 
 wire::SynchronizeRequest Agent::Session::MakeRequest() {
   wire::SynchronizeRequest request;
   request.set_agent_id(agent_id_);
   request.set_epoch(epoch_);
-  std::map<std::string, int> in_hand;
+  std::map<std::string, InHand> in_hand;
   for (const auto& [id, unit] : units_) {
     auto* listed = request.add_units();
     listed->set_unit_id(id);
     listed->set_token(unit->assignment.token());
     listed->set_device_uuid(unit->assignment.device_uuid());
-    ++in_hand[unit->assignment.device_uuid()];
+    InHand& of_device = in_hand[unit->assignment.device_uuid()];
+    ++of_device.units;
+    of_device.elsewhere += gate_.shares_work && unit->is_elsewhere();
   }
   gate_.round_trip_ms = std::chrono::duration<double, std::milli>(options_.link->round_trip()).count();
   for (const Device& device : devices_) {

@@ -1,9 +1,9 @@
 // AgentLink: the only way in which control (jobs, studies, store) and agent (claim, compile, run, report) talk.
 // In-process within one daemon; RemoteLink between machines.
 //
-// Threads: all methods may be called from any thread; they block until control has answered, which is a few
-// milliseconds in process. Errors: Unavailable when control cannot be reached or cannot write (repeat the call); others
-// are bugs.
+// Threads: all methods may be called from any thread; all but ClaimWork block until control has answered, which is a
+// few milliseconds in process. Errors: Unavailable when control cannot be reached or cannot write (repeat the call);
+// others are bugs.
 #pragma once
 
 #include <functional>
@@ -30,6 +30,16 @@ class AgentLink {
   // `wake` is called, on any thread, when a Synchronize may bring something new (work, a cancel). It must not block. An
   // empty function ends it; no call is under way once SetWake returns.
   virtual void SetWake(std::function<void()> wake) = 0;
+
+  // Whether other agents run trials for this control, too. Then the work of a compiled trial is claimed before it runs,
+  // so that only one of them measures it.
+  virtual bool shares_work() const { return false; }
+  // Does not wait for control: `done` is called once, on any thread, possibly before this returns, and not once the
+  // wake function has been taken back. It must not block. Errors: nothing is known of the works.
+  virtual void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& /*request*/,
+                         const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) {
+    done(absl::UnimplementedError("this link shares no work"));
+  }
 
   // How long control takes to answer, lately; zero in process. The agent asks for work so much ahead to keep a device
   // busy.

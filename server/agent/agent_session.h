@@ -48,10 +48,21 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   void Synchronize();
   bool SynchronizeOnce();
   tunefarm::agent::v1::SynchronizeRequest MakeRequest();
+  struct InHand {
+    int units = 0;
+    int elsewhere = 0;  // of them, those that wait for other agents
+  };
   // How many units the device should be given now.
-  int UnitsWanted(const Device& device, int in_hand) const;
+  int UnitsWanted(const Device& device, const InHand& in_hand) const;
   // Whether the agent now has the unit.
   bool Adopt(const tunefarm::agent::v1::Assignment& assignment);
+  // Asks control for the work of trials that were compiled since, one call at a time.
+  void ClaimWork();
+  // `call` has ended, or its time is over. Without an answer its trials run.
+  void TakeAnswers(int64_t call, const tunefarm::agent::v1::ClaimWorkRequest& request,
+                   const absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>& response);
+  // Control may have learned how work of other agents ended.
+  void ClaimAgain();
   void Flush();
   // Whether its results may wait a little for more; a timer then brings them on their way.
   bool MayGather(const UnitWork& unit);
@@ -80,9 +91,13 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   int64_t epoch_ = 0;  // 0: not registered
   bool started_ = false, draining_ = false, stopped_ = false;
   bool pump_posted_ = false;
-  bool starved_ = false;    // control had nothing when it was asked last: its wake, or the poll, comes first
-  bool gathering_ = false;  // a timer runs, at whose end all results are reported
-  bool gathered_ = false;   // it has ended
+  bool starved_ = false;       // control had nothing when it was asked last: its wake, or the poll, comes first
+  bool gathering_ = false;     // a timer runs, at whose end all results are reported
+  bool gathered_ = false;      // it has ended
+  int64_t claim_calls_ = 0;    // of ClaimWork
+  bool claims_work_ = false;   // the last of them is under way
+  bool claims_again_ = false;  // ClaimAgain came meanwhile: its answers may be old
+  TimerId claim_timer_ = 0;    // ends the wait for its answer
   TimerId retry_timer_ = 0;
   Duration back_off_ = kBackOffFirst;
   std::vector<std::function<void()>> drained_, ended_;

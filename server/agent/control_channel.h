@@ -25,6 +25,8 @@ class ControlChannel {
       const tunefarm::agent::v1::SynchronizeRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::WaitResponse> Wait(const tunefarm::agent::v1::WaitRequest& request,
                                                                  Duration deadline) = 0;
+  virtual absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse> ClaimWork(
+      const tunefarm::agent::v1::ClaimWorkRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::ReportUnitsResponse> ReportUnits(
       const tunefarm::agent::v1::ReportUnitsRequest& request, Duration deadline) = 0;
   virtual absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(

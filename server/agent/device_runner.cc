@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -119,7 +118,12 @@ void DeviceRunner::StopStarting() {
 
 int DeviceRunner::unfinished() const {
   int count = 0;
-  for (const UnitWork* unit : units_) count += unit->revoked ? 0 : unit->unfinished();
+  for (const UnitWork* unit : units_) {
+    if (unit->revoked) continue;
+    count += unit->unfinished();
+    if (!gate_->shares_work) continue;
+    for (const TrialWork& trial : unit->trials) count -= trial.is_elsewhere();
+  }
   return count;
 }
 
@@ -165,11 +169,14 @@ void DeviceRunner::Pump() {
 
 void DeviceRunner::StartCompiles() {
   if (!may_start()) return;
-  // What an interleaved unit has compiled waits for the whole unit and must not fill the bound.
+  // What an interleaved unit has compiled waits for the whole unit, other trials for other agents: neither must fill
+  // the bound.
   int ahead = compiling_;
   for (const UnitWork* unit : units_) {
     if (unit->interleaved()) continue;
-    for (const TrialWork& trial : unit->trials) ahead += trial.state == State::kCompiled && !trial.baseline;
+    for (const TrialWork& trial : unit->trials) {
+      ahead += trial.state == State::kCompiled && !trial.baseline && !(gate_->shares_work && trial.is_elsewhere());
+    }
   }
   for (UnitWork* unit : units_) {
     if (unit->revoked) continue;
@@ -344,7 +351,12 @@ void DeviceRunner::OnCompiled(int64_t unit_id, int64_t ordinal, CompileResult re
   if (compile.outcome == tunefarm::v1::OUTCOME_OK && compile.artifact != nullptr) {
     trial->state = State::kCompiled;
     if (unit->reference != nullptr && IsOutdated(*unit->reference, compile)) *unit->reference = ReferenceWork();
-    if (std::optional<Trial> before = MeasuredBefore(*trial)) End(*unit, *trial, *std::move(before));
+    if (std::optional<Trial> before = MeasuredBefore(*trial)) {
+      End(*unit, *trial, *std::move(before));
+    } else if (!unit->interleaved() && !unit->assignment.policy().no_reuse()) {
+      const absl::StatusOr<Digest> work = WorkDigest(*unit, *trial, class_);
+      if (work.ok()) trial->work = *work;
+    }
   } else if (!IsLost(compile.outcome) || !RetryAfterLoss(*unit, *trial, State::kWaiting)) {
     const auto outcome = IsLost(compile.outcome) || compile.outcome == tunefarm::v1::OUTCOME_OK
                              ? tunefarm::v1::OUTCOME_LOST
@@ -376,18 +388,45 @@ DeviceRunner::Turn DeviceRunner::NextTurn() {
 }
 
 bool DeviceRunner::FollowsTwin(UnitWork& unit, TrialWork& trial) {
-  if (trial.runs_alone) return false;
-  if (!trial.work.has_value()) {
-    const bool may = !trial.baseline && !unit.assignment.policy().no_reuse();
-    const absl::StatusOr<Digest> work =
-        may ? WorkDigest(unit, trial, class_) : absl::StatusOr<Digest>(absl::CancelledError());
-    trial.runs_alone = !work.ok();
-    if (trial.runs_alone) return false;
-    trial.work = *work;
-  }
+  if (!trial.work.has_value()) return false;
   const StudyNotes::Twin twin = notes_->Find(unit.assignment.study_id(), *trial.work);
   if (twin.verdict != nullptr) End(unit, trial, ReusedTrial(trial, *twin.verdict));
-  return twin.verdict != nullptr || twin.runs;
+  return twin.verdict != nullptr || twin.runs || (gate_->shares_work && trial.claim != TrialWork::Claim::kRuns);
+}
+
+void DeviceRunner::TakeClaims(int max, tunefarm::agent::v1::ClaimWorkRequest* request) {
+  if (!may_start()) return;
+  for (UnitWork* unit : units_) {
+    if (unit->revoked) continue;
+    for (TrialWork& trial : unit->trials) {
+      if (max <= 0) return;
+      if (trial.state != State::kCompiled || !trial.work.has_value()) continue;
+      if (trial.claim == TrialWork::Claim::kRuns || !trial.claim_is_due) continue;
+      // What this agent measures or has measured is followed here.
+      const StudyNotes::Twin twin = notes_->Find(unit->assignment.study_id(), *trial.work);
+      if (twin.verdict != nullptr || twin.runs) continue;
+      trial.claim_is_due = false;
+      auto* const claim = request->add_claims();
+      claim->set_unit_id(unit->assignment.unit_id());
+      claim->set_token(unit->assignment.token());
+      claim->set_ordinal(trial.spec.ordinal());
+      claim->set_work(WorkNumber(*trial.work));
+      --max;
+    }
+  }
+}
+
+void DeviceRunner::TakeAnswer(UnitWork& unit, int64_t ordinal, const tunefarm::agent::v1::WorkAnswer& answer) {
+  TrialWork* const trial = FindTrial(unit, ordinal);
+  if (trial == nullptr || trial->state != State::kCompiled || !trial->work.has_value()) return;
+  if (answer.has_measured()) notes_->Learn(unit.assignment.study_id(), *trial->work, answer.measured());
+  trial->claim = answer.is_elsewhere() ? TrialWork::Claim::kElsewhere : TrialWork::Claim::kRuns;
+}
+
+void DeviceRunner::ClaimAgain() {
+  for (UnitWork* unit : units_) {
+    for (TrialWork& trial : unit->trials) trial.claim_is_due = trial.claim_is_due || trial.is_elsewhere();
+  }
 }
 
 DeviceRunner::Turn DeviceRunner::NextInterleaved(UnitWork& unit) {
@@ -514,11 +553,7 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
 
 void DeviceRunner::End(UnitWork& unit, TrialWork& trial, Trial ended) {
   trial.state = State::kFinished;
-  if (trial.work.has_value()) {
-    uint64_t work = 0;
-    std::memcpy(&work, trial.work->bytes.data(), sizeof(work));
-    ended.set_work(work);
-  }
+  if (trial.work.has_value()) ended.set_work(WorkNumber(*trial.work));
   trial.compile.artifact = nullptr;
   trial.rounds.clear();
   unit.pending.push_back(std::move(ended));

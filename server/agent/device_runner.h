@@ -26,12 +26,14 @@
 
 namespace tunefarm {
 
-// Shared by the runners of one agent: keeps compiles off the cores while a CPU device measures.
+// Shared by the runners of one agent: keeps compiles off the cores while a CPU device measures, and says how it is with
+// control.
 struct CompileGate {
   int compiles_in_flight = 0;
   int hosts_measuring = 0;   // CPU devices that measure or wait to
   int devices_at_work = 0;   // have units: they share the compile workers
   double round_trip_ms = 0;  // to control; 0 in process
+  bool shares_work = false;  // AgentLink::shares_work
 };
 
 class DeviceRunner {
@@ -72,10 +74,16 @@ class DeviceRunner {
   // Nothing new is started; compiles and runs that wait for the device are killed, the trial that runs may finish.
   void StopStarting();
 
-  // Trials that have not ended and are not revoked.
+  // Trials that have not ended, are not revoked, and need not wait for another agent.
   int unfinished() const;
   // How many trials it must have queued so that neither compilers nor device wait.
   int look_ahead() const;
+  // Adds trials whose work control is to be asked for, at most `max`, and takes them to be asked for.
+  void TakeClaims(int max, tunefarm::agent::v1::ClaimWorkRequest* request);
+  // Control's answer for a trial of the unit; all unset: it runs.
+  void TakeAnswer(UnitWork& unit, int64_t ordinal, const tunefarm::agent::v1::WorkAnswer& answer);
+  // Control is to be asked again for what others measure.
+  void ClaimAgain();
   // The same, and what the device runs while a question to control and its answer are on their way.
   int trials_wanted() const { return look_ahead() + run_ahead_.RunsDuring(2 * gate_->round_trip_ms); }
   bool idle() const { return runs_.empty() && compiling_ == 0; }
@@ -101,7 +109,8 @@ class DeviceRunner {
   void EndWaiting(UnitWork& unit, tunefarm::v1::Outcome outcome, const std::string& message, const std::string& log);
   void StartTrialCompile(UnitWork& unit, TrialWork& trial);
   Turn NextTurn();
-  // Whether the trial need not run, or not yet: another did or does the same work. Ends it if that is done.
+  // Whether the trial need not run, or not yet: another one did or does the same work, or control has to say whether.
+  // Ends it if that is done.
   bool FollowsTwin(UnitWork& unit, TrialWork& trial);
   Turn NextInterleaved(UnitWork& unit);
   // Starts what has its turn, as far ahead of the device as it should. False: there is nothing to run.

@@ -64,6 +64,11 @@ Duration RemoteLink::round_trip() const {
   return round_trip_;
 }
 
+bool RemoteLink::shares_work() const {
+  MutexLock lock(&mutex_);
+  return shares_work_ && connected_;
+}
+
 void RemoteLink::Cancel() {
   {
     MutexLock lock(&mutex_);
@@ -208,6 +213,7 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
       round_trip_ = round_trip_ == Duration::zero() ? took : (round_trip_ * 7 + took) / 8;
       control_ = response->control();
       has_binaries_.store(response->has_binaries());
+      shares_work_ = response->shares_work();
       gather_ = response->gather_ms() <= 0
                     ? kGather
                     : std::min<Duration>(kGatherMax, std::chrono::milliseconds(response->gather_ms()));
@@ -234,6 +240,22 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
   }
   if (came_back || revokes) SendSoon();
   if (wakes) WakeAgent();
+}
+
+// ---- Works ----
+
+void RemoteLink::ClaimWork(const wire::ClaimWorkRequest& request,
+                           const std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)>& done) {
+  calls_->Post([this, request, done] {
+    auto response = controls_->Do([&](ControlChannel& channel) { return channel.ClaimWork(request, kCallDeadline); });
+    if (!response.ok()) {
+      // It may be another daemon by now, of a version without this call: its next Synchronize says.
+      MutexLock lock(&mutex_);
+      shares_work_ = false;
+    }
+    MutexLock lock(&wake_mutex_);
+    if (wake_) done(std::move(response));
+  });
 }
 
 // ---- Binaries ----

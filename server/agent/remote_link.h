@@ -11,6 +11,7 @@
 //   they go into the spool, at once and on disk, and from there to control when it is back, also in the agent's next
 //   life. Units with reports that control has not taken are listed as in flight, so that nobody runs them again. Of one
 //   that control calls STALE nothing more is said: the next Synchronize revokes the unit.
+// - ClaimWork is one call, behind the agent's back, too.
 // - A call of its own waits at control for what wakes the agent.
 // Only Register, and a FetchKernel that was not foreseen, wait for control.
 //
@@ -64,6 +65,10 @@ class RemoteLink : public AgentLink {
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
   void SetWake(std::function<void()> wake) override;
+  // False while control is away.
+  bool shares_work() const override;
+  void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
+                 const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override;
   Duration round_trip() const override;
 
   // What others compile (CompileDesk). Each is one call, and blocks. Unavailable: there is no control, or no epoch yet.
@@ -176,7 +181,8 @@ class RemoteLink : public AgentLink {
   std::map<std::string, tunefarm::v1::Device> changed_devices_ GUARDED_BY(mutex_);
   Duration round_trip_ GUARDED_BY(mutex_) = Duration::zero();
   Duration gather_ GUARDED_BY(mutex_) = kGather;
-  bool starved_ GUARDED_BY(mutex_) = false;  // asked for work, and got none
+  bool starved_ GUARDED_BY(mutex_) = false;      // asked for work, and got none
+  bool shares_work_ GUARDED_BY(mutex_) = false;  // as control said last
   std::atomic<bool> has_binaries_{false};
   // Kernels by id, the one fetched last at the back.
   std::deque<std::pair<std::string, std::string>> kernels_ GUARDED_BY(mutex_);

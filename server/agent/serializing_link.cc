@@ -42,6 +42,15 @@ absl::StatusOr<wire::ReportTrialsResponse> SerializingLink::ReportTrials(const w
   return Call(link_, &AgentLink::ReportTrials, request);
 }
 
+void SerializingLink::ClaimWork(const wire::ClaimWorkRequest& request,
+                                const std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)>& done) {
+  const absl::StatusOr<wire::ClaimWorkRequest> sent = Copied(request);
+  if (!sent.ok()) return done(sent.status());
+  link_->ClaimWork(*sent, [done](const absl::StatusOr<wire::ClaimWorkResponse>& answered) {
+    done(answered.ok() ? Copied(*answered) : answered);
+  });
+}
+
 absl::StatusOr<wire::FetchKernelResponse> SerializingLink::FetchKernel(const wire::FetchKernelRequest& request) {
   return Call(link_, &AgentLink::FetchKernel, request);
 }

@@ -21,6 +21,9 @@ class SerializingLink : public AgentLink {
       const tunefarm::agent::v1::ReportTrialsRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
+  bool shares_work() const override { return link_->shares_work(); }
+  void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
+                 const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override;
   void SetWake(std::function<void()> wake) override { link_->SetWake(std::move(wake)); }
 
  private:

@@ -4,32 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string_view>
 
+#include "server/agent/trial_report.h"
 #include "server/base/status_macros.h"
 #include "server/definition/launch_digest.h"
 
 namespace tunefarm {
 
 namespace {
-
-bool IsVerdict(const v1::Trial& trial) {
-  switch (trial.outcome()) {
-    case v1::OUTCOME_OK:
-      return !trial.measurement().throttled() && !trial.measurement().contended();
-    case v1::OUTCOME_INFEASIBLE_LAUNCH:
-    case v1::OUTCOME_LOAD_ERROR:
-    case v1::OUTCOME_RUN_TIMEOUT:
-    case v1::OUTCOME_RUN_CRASH:
-    case v1::OUTCOME_OUT_OF_BOUNDS:
-    case v1::OUTCOME_WRONG_RESULT:
-    case v1::OUTCOME_SANDBOX_VIOLATION:
-      // It came to the config itself: a reference that crashes says nothing about it.
-      return trial.phase() != v1::PHASE_UNSPECIFIED;
-    default:
-      return false;
-  }
-}
 
 void AddPart(Sha256Stream* stream, std::string_view part) {
   stream->Update(fmt::format("{}:", part.size()));
@@ -66,14 +50,18 @@ StudyNotes::Twin StudyNotes::Find(int64_t study_id, const Digest& work) {
 void StudyNotes::Begin(int64_t study_id, const Digest& work) { Of(study_id).running.insert(work); }
 
 void StudyNotes::End(int64_t study_id, const Digest& work, const v1::Trial* ended) {
+  Of(study_id).running.erase(work);
+  if (ended != nullptr) Learn(study_id, work, *ended);
+}
+
+void StudyNotes::Learn(int64_t study_id, const Digest& work, const v1::Trial& ended) {
+  if (!IsVerdict(ended)) return;
   Study& study = Of(study_id);
-  study.running.erase(work);
-  if (ended == nullptr || !IsVerdict(*ended)) return;
-  v1::Trial kept = *ended;
+  v1::Trial kept = ended;
   kept.clear_config();
   kept.clear_log();
   kept.mutable_measurement()->clear_sample_ns();
-  if (!ended->has_measurement()) kept.clear_measurement();
+  if (!ended.has_measurement()) kept.clear_measurement();
   if (!study.verdicts.emplace(work, std::move(kept)).second) return;
   study.order.push_back(work);
   if (study.order.size() <= kVerdictsPerStudyMax) return;
@@ -92,6 +80,12 @@ void StudyNotes::NoteTime(int64_t study_id, const v1::Trial& trial) {
   if (trial.outcome() != v1::OUTCOME_OK || !(std::isfinite(high) && high > 0)) return;
   double& smallest = Of(study_id).smallest_high_ns;
   smallest = smallest > 0 ? std::min(smallest, high) : high;
+}
+
+uint64_t WorkNumber(const Digest& work) {
+  uint64_t number = 0;
+  std::memcpy(&number, work.bytes.data(), sizeof(number));
+  return number;
 }
 
 absl::StatusOr<Digest> WorkDigest(const UnitWork& unit, const TrialWork& trial, const DeviceClass& device_class) {

@@ -2,9 +2,8 @@
 // beat, and how long compiles took.
 //
 // Two configs are one measurement when their binaries are equal byte for byte and so are their whole evaluated launch
-// sequences (definition/launch_digest.h). The second then gets the first one's verdict without running. Only verdicts
-// on the config are passed on: OK with a time taken under good conditions, wrong results, damage, refusals by loader or
-// driver, crashes and hangs. Not NOISY, OUT_OF_MEMORY and what the machinery lost: another attempt may end otherwise.
+// sequences (definition/launch_digest.h). The second then gets the first one's verdict without running, if it is one
+// (IsVerdict). Verdicts come from trials of this agent and, through control, from those of others.
 //
 // Nothing here outlives the agent; what is forgotten is measured again.
 //
@@ -39,6 +38,8 @@ class StudyNotes {
   void Begin(int64_t study_id, const Digest& work);
   // Begin's counterpart, always; `ended` is null when there is no verdict.
   void End(int64_t study_id, const Digest& work, const tunefarm::v1::Trial* ended);
+  // How a trial that did the work ended; nothing if that is no verdict.
+  void Learn(int64_t study_id, const Digest& work, const tunefarm::v1::Trial& ended);
 
   // The time to beat in nanoseconds, 0 if there is none: the smallest upper end of an interval that was seen here, or
   // what control says if that is smaller.
@@ -63,6 +64,9 @@ class StudyNotes {
   std::map<int64_t, Study> studies_;
   uint64_t uses_ = 0;
 };
+
+// The work as trials name it (Trial.work).
+uint64_t WorkNumber(const Digest& work);
 
 // What a compiled trial makes the device do: its binary and its launches. An error: it must run to get its outcome.
 absl::StatusOr<Digest> WorkDigest(const UnitWork& unit, const TrialWork& trial, const DeviceClass& device_class);

@@ -133,6 +133,24 @@ Trial TrialWithoutRun(const TrialWork& work, std::string_view device_uuid, tunef
   return trial;
 }
 
+bool IsVerdict(const Trial& trial) {
+  switch (trial.outcome()) {
+    case tunefarm::v1::OUTCOME_OK:
+      return !trial.measurement().throttled() && !trial.measurement().contended();
+    case tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH:
+    case tunefarm::v1::OUTCOME_LOAD_ERROR:
+    case tunefarm::v1::OUTCOME_RUN_TIMEOUT:
+    case tunefarm::v1::OUTCOME_RUN_CRASH:
+    case tunefarm::v1::OUTCOME_OUT_OF_BOUNDS:
+    case tunefarm::v1::OUTCOME_WRONG_RESULT:
+    case tunefarm::v1::OUTCOME_SANDBOX_VIOLATION:
+      // It came to the config itself: a reference that crashes says nothing about it.
+      return trial.phase() != tunefarm::v1::PHASE_UNSPECIFIED;
+    default:
+      return false;
+  }
+}
+
 Trial ReusedTrial(const TrialWork& work, const Trial& first) {
   Trial trial = Described(work, first.device_uuid());
   trial.set_outcome(first.outcome());

@@ -39,6 +39,8 @@ struct DataFilesWork {
 
 struct TrialWork {
   enum class State { kWaiting, kCompiling, kCompiled, kRunning, kFinished };
+  // What control said of its work (AgentLink::ClaimWork): nothing yet; another agent measures it; this trial may run.
+  enum class Claim { kUnknown, kElsewhere, kRuns };
 
   tunefarm::agent::v1::TrialSpec spec;
   Config config;
@@ -50,9 +52,13 @@ struct TrialWork {
   CompileResult compile;
   std::vector<RunResult> rounds;  // finished runs; one unless interleaved
   double run_ms = 0, device_busy_ms = 0;
-  // What it makes the device do; for those that may be one measurement with others. Made when it is needed first.
+  // What it makes the device do; of compiled ones that may be one measurement with others.
   std::optional<Digest> work;
-  bool runs_alone = false;  // it is no measurement with others
+  Claim claim = Claim::kUnknown;
+  bool claim_is_due = true;  // unless it kRuns, control is to be asked
+
+  // It is compiled and cannot go on before another agent has measured its work.
+  bool is_elsewhere() const { return state == State::kCompiled && claim == Claim::kElsewhere; }
 };
 
 struct UnitWork {
@@ -74,6 +80,15 @@ struct UnitWork {
     int count = 0;
     for (const TrialWork& trial : trials) count += trial.state != TrialWork::State::kFinished;
     return count;
+  }
+  // All that is left of it waits for other agents.
+  bool is_elsewhere() const {
+    int left = 0, elsewhere = 0;
+    for (const TrialWork& trial : trials) {
+      left += trial.state != TrialWork::State::kFinished;
+      elsewhere += trial.is_elsewhere();
+    }
+    return left > 0 && elsewhere == left;
   }
   // Evaluations that have not called back.
   int in_flight() const {

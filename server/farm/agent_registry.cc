@@ -307,9 +307,9 @@ std::optional<AgentRegistry::Agent> AgentRegistry::Find(const std::string& agent
   return found == agents_.end() ? std::nullopt : std::optional<Agent>(found->second);
 }
 
-bool AgentRegistry::is_empty() const {
+size_t AgentRegistry::size() const {
   MutexLock lock(&mutex_);
-  return agents_.empty();
+  return agents_.size();
 }
 
 std::vector<std::string> AgentRegistry::Own() const {
@@ -486,6 +486,13 @@ void AgentRegistry::WakeFor(const std::string& class_id, size_t units) {
   }
   wakes_.Wake(told);
   WakeOwn();
+}
+
+void AgentRegistry::WakeThese(const std::set<std::string>& agent_ids) {
+  if (agent_ids.empty()) return;
+  wakes_.Wake(std::vector<std::string>(agent_ids.begin(), agent_ids.end()));
+  const std::vector<std::string> own = Own();
+  if (std::any_of(own.begin(), own.end(), [&](const std::string& id) { return agent_ids.count(id) > 0; })) WakeOwn();
 }
 
 void AgentRegistry::WakeAll() {

@@ -87,7 +87,7 @@ class AgentRegistry {
   // --- questions ---
   bool Has(const std::string& agent_id) const LOCKS_EXCLUDED(mutex_);
   std::optional<Agent> Find(const std::string& agent_id) const LOCKS_EXCLUDED(mutex_);
-  bool is_empty() const LOCKS_EXCLUDED(mutex_);
+  size_t size() const LOCKS_EXCLUDED(mutex_);
   // Agents in this process.
   std::vector<std::string> Own() const LOCKS_EXCLUDED(mutex_);
   std::map<std::string, View> Views() const LOCKS_EXCLUDED(mutex_);
@@ -117,6 +117,7 @@ class AgentRegistry {
   void SetWake(std::function<void()> wake) LOCKS_EXCLUDED(wake_mutex_);
   void Wake() LOCKS_EXCLUDED(mutex_, wake_mutex_);
   void WakeFor(const std::string& class_id, size_t units) LOCKS_EXCLUDED(mutex_, wake_mutex_);
+  void WakeThese(const std::set<std::string>& agent_ids) LOCKS_EXCLUDED(mutex_, wake_mutex_);
   void WakeAll() LOCKS_EXCLUDED(wake_mutex_);
   uint64_t Wait(const tunefarm::agent::v1::WaitRequest& request,
                 std::function<void(tunefarm::agent::v1::WaitResponse)> done);

@@ -20,13 +20,25 @@ namespace tunefarm {
 namespace wire = tunefarm::agent::v1;
 using tunefarm::v1::Trial;
 
-const std::string& Claim::ConfigOf(int64_t ordinal) const {
+namespace {
+
+// Null: it is not one of the assignment's.
+const wire::TrialSpec* FindSpec(const wire::Assignment& assignment, int64_t ordinal) {
   const auto& specs = assignment.trials();
   const auto spec = std::lower_bound(specs.begin(), specs.end(), ordinal,
                                      [](const wire::TrialSpec& one, int64_t other) { return one.ordinal() < other; });
-  TUNEFARM_CHECK(spec != specs.end() && spec->ordinal() == ordinal);
+  return spec != specs.end() && spec->ordinal() == ordinal ? &*spec : nullptr;
+}
+
+}  // namespace
+
+const std::string& Claim::ConfigOf(int64_t ordinal) const {
+  const wire::TrialSpec* const spec = FindSpec(assignment, ordinal);
+  TUNEFARM_CHECK(spec != nullptr);
   return spec->config();
 }
+
+bool Claim::Has(int64_t ordinal) const { return FindSpec(assignment, ordinal) != nullptr; }
 
 void Claim::Name(const wire::TrialSpec& spec, int64_t now_ms, Trial* trial) const {
   trial->set_ordinal(spec.ordinal());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/agent/trial_report.h"
 #include "server/base/check.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
@@ -29,6 +30,7 @@ void Claims::BeginAgain() {
 void Claims::ForgetAll() {
   served_.clear();
   table_.Clear();
+  works_.Clear();
   jobs_.clear();
   unmade_.clear();
   ended_while_claiming_.clear();
@@ -77,6 +79,7 @@ void Claims::Forget(int64_t job_id) {
   if (!claiming_.empty()) ended_while_claiming_.insert(job_id);
   std::erase_if(unmade_, [&](const Unmade& unmade) { return unmade.claimed.job_id == job_id; });
   table_.EraseJob(job_id);
+  works_.ForgetJob(job_id);
 }
 
 ClaimMode Claims::Mode(int64_t job_id, int64_t study_id, UnitKind kind) const {
@@ -295,6 +298,41 @@ void Claims::Reported(const Claim& claim, const std::vector<tunefarm::v1::Trial>
 void Claims::Erase(const Claim& claim) {
   MutexLock lock(&mutex_);
   if (IsKnown(claim)) table_.Erase(claim.unit_id);
+}
+
+std::vector<Claims::WorkAnswer> Claims::AskWorks(const wire::ClaimWorkRequest& request) {
+  MutexLock lock(&mutex_);
+  std::vector<WorkAnswer> answers(static_cast<size_t>(request.claims_size()));
+  if (!IsServed(request.agent_id(), request.epoch())) return answers;
+  const auto is_in_hand = [&table = table_](const WorkTable::Holder& holder) {
+    const Claim* const claim = table.Find(holder.unit_id);
+    return claim != nullptr && claim->agent_id == holder.agent_id && claim->token == holder.token && claim->delivered &&
+           claim->mode == ClaimMode::kActive && claim->Has(holder.ordinal);
+  };
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const wire::WorkClaim& asked = request.claims(static_cast<int>(i));
+    const WorkTable::Holder trial{request.agent_id(), asked.unit_id(), asked.token(), asked.ordinal()};
+    if (asked.work() == 0 || !is_in_hand(trial)) continue;
+    const Claim& claim = *table_.Find(asked.unit_id());
+    if (claim.measured_scope.empty()) continue;
+    const WorkTable::Answer answer =
+        works_.Ask({claim.job_id, claim.study_id, claim.measured_scope, asked.work()}, trial, is_in_hand);
+    answers[i] = {claim.study_id, answer.is_elsewhere, answer.measured};
+  }
+  return answers;
+}
+
+std::set<std::string> Claims::EndWorks(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials) {
+  MutexLock lock(&mutex_);
+  std::set<std::string> waiting;
+  if (claim.measured_scope.empty() || !IsKnown(claim)) return waiting;
+  for (const tunefarm::v1::Trial& trial : trials) {
+    if (trial.work() == 0) continue;
+    const std::vector<std::string> told = works_.End({claim.job_id, claim.study_id, claim.measured_scope, trial.work()},
+                                                     trial.ordinal(), !trial.reused() && IsVerdict(trial));
+    waiting.insert(told.begin(), told.end());
+  }
+  return waiting;
 }
 
 std::vector<std::pair<Claim, UnitAfter>> Claims::Dropped() const {

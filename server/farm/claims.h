@@ -22,6 +22,7 @@
 #include "server/base/mutex.h"
 #include "server/farm/claim.h"
 #include "server/farm/claim_table.h"
+#include "server/farm/work_table.h"
 #include "server/store/unit_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
@@ -44,6 +45,12 @@ class Claims {
     std::string agent_id, device_uuid;
     ClaimedUnit claimed;
     int64_t replacements = 0;  // as Claim's
+  };
+  // What a trial is to do; if nothing is set, it runs.
+  struct WorkAnswer {
+    int64_t study_id = 0;
+    bool is_elsewhere = false;        // another agent measures its work; EndWorks will name the agent
+    std::optional<int64_t> measured;  // the stored trial of the study that it takes over
   };
 
   // `replacements`: Store::Replacements.
@@ -112,6 +119,12 @@ class Claims {
   // The trials were stored. Nothing if the claim is another one by now, as with Erase.
   void Reported(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials) LOCKS_EXCLUDED(mutex_);
   void Erase(const Claim& claim) LOCKS_EXCLUDED(mutex_);
+  // What trials of the agent are to do whose work is known now, in their order. A trial that is not in its hands, as
+  // far as is known here, runs.
+  std::vector<WorkAnswer> AskWorks(const tunefarm::agent::v1::ClaimWorkRequest& request) LOCKS_EXCLUDED(mutex_);
+  // The trials were stored, and the claim is about to be told of that (Reported, Erase). Agents that may go on.
+  std::set<std::string> EndWorks(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials)
+      LOCKS_EXCLUDED(mutex_);
   // Dropped claims, without their trials, that no agent has, and how they are to end.
   std::vector<std::pair<Claim, UnitAfter>> Dropped() const LOCKS_EXCLUDED(mutex_);
 
@@ -139,6 +152,7 @@ class Claims {
   bool wishes_are_old_ GUARDED_BY(mutex_) = false;  // the database was replaced and there was no BeginAgain since
   std::map<std::string, int64_t> served_ GUARDED_BY(mutex_);  // epochs by agent
   ClaimTable table_ GUARDED_BY(mutex_);
+  WorkTable works_ GUARDED_BY(mutex_);
   std::map<int64_t, JobWishes> jobs_ GUARDED_BY(mutex_);
   std::vector<Unmade> unmade_ GUARDED_BY(mutex_);              // at most a demand's worth per device
   std::multiset<std::string> claiming_ GUARDED_BY(mutex_);     // agents

@@ -7,7 +7,9 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/records/trial_rows.h"
 #include "server/store/agent_store.h"
+#include "server/store/trial_store.h"
 #include "server/store/unit_store.h"
 
 namespace tunefarm {
@@ -21,6 +23,7 @@ constexpr int kUnitsPerDemandMax = 8;
 constexpr int kTrialsPerReportMax = 64;
 constexpr int kReportsPerCallMax = 64;
 constexpr int kConfigsPerCallMax = 256;
+constexpr int kWorksPerCallMax = 256;
 
 }  // namespace
 
@@ -114,6 +117,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     response.set_epoch_expired(true);
     return response;
   }
+  response.set_shares_work(shares_work());  // this agent counts by now
   ASSIGN_OR_RETURN(const bool may_have_work, agents_.Ask(request, &response));
   const bool gets_work = may_have_work && !claims_held_.load();
   std::map<std::string, Claims::Demand> wanted;
@@ -144,6 +148,38 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   }
   // Not of one that may have nothing now: what it was refused, it still wants.
   if (is_sated && gets_work) agents_.Sate(request.agent_id());
+  return response;
+}
+
+absl::StatusOr<wire::ClaimWorkResponse> ControlLink::ClaimWork(const wire::ClaimWorkRequest& request) {
+  if (request.claims_size() > kWorksPerCallMax) {
+    return InvalidArgument("{} works in one call, at most {} are taken", request.claims_size(), kWorksPerCallMax);
+  }
+  RETURN_IF_ERROR(CheckOpen());
+  FollowStore();
+  const std::vector<Claims::WorkAnswer> answers = claims_.AskWorks(request);
+  std::map<int64_t, std::set<int64_t>> measured;  // ordinals by study
+  for (const Claims::WorkAnswer& answer : answers) {
+    if (answer.measured.has_value()) measured[answer.study_id].insert(*answer.measured);
+  }
+  std::map<std::pair<int64_t, int64_t>, Trial> trials;
+  for (const auto& [study_id, ordinals] : measured) {
+    ASSIGN_OR_RETURN(const std::vector<TrialRow> rows,
+                     store_->trials()->GetTrials(study_id, {ordinals.begin(), ordinals.end()}));
+    for (const TrialRow& row : rows) {
+      ASSIGN_OR_RETURN(Trial trial, TrialOfRow(row));
+      trial.clear_config();
+      trials[{study_id, row.ordinal}] = std::move(trial);
+    }
+  }
+  wire::ClaimWorkResponse response;
+  for (const Claims::WorkAnswer& answer : answers) {
+    wire::WorkAnswer* const told = response.add_answers();
+    told->set_is_elsewhere(answer.is_elsewhere);
+    if (!answer.measured.has_value()) continue;
+    const auto trial = trials.find({answer.study_id, *answer.measured});
+    if (trial != trials.end()) *told->mutable_measured() = trial->second;
+  }
   return response;
 }
 
@@ -192,12 +228,15 @@ absl::StatusOr<wire::ReportTrialsResponse> ControlLink::ReportTrials(const wire:
     after = is_whole || claim.mode == ClaimMode::kDropped ? UnitAfter::kDone : UnitAfter::kReturned;
   }
   ASSIGN_OR_RETURN(const ReportVerdict verdict, StoreTrials(store_, claim, trials, after, clock_->WallMs()));
+  std::set<std::string> may_go_on;
+  if (verdict == ReportVerdict::kAccepted) may_go_on = claims_.EndWorks(claim, trials);
   if (verdict == ReportVerdict::kStale || after != UnitAfter::kGoesOn) {
     claims_.Erase(claim);
   } else {
     claims_.Reported(claim, trials);
   }
   if (verdict == ReportVerdict::kStale) return response;
+  agents_.WakeThese(may_go_on);
   filters_.Record(claim, trials);
   hooks_.reported(claim.study_id, claim.unit_id, std::move(trials), after == UnitAfter::kDone);
   if (after != UnitAfter::kGoesOn) hooks_.gone(claim.job_id);

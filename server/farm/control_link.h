@@ -53,6 +53,15 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::RegisterRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::SynchronizeResponse> Synchronize(
       const tunefarm::agent::v1::SynchronizeRequest& request) override;
+  // Of an agent in this process, which is answered before this returns. True where it is not the only agent here.
+  bool shares_work() const override { return agents_.size() > 1; }
+  void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
+                 const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override {
+    done(ClaimWork(request));
+  }
+  // InvalidArgument: too many claims. The store's errors.
+  absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse> ClaimWork(
+      const tunefarm::agent::v1::ClaimWorkRequest& request);
   absl::StatusOr<tunefarm::agent::v1::ReportTrialsResponse> ReportTrials(
       const tunefarm::agent::v1::ReportTrialsRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
@@ -121,7 +130,7 @@ class ControlLink : public AgentLink {
   void StopStudySearch(int64_t job_id, int64_t study_id);
   // While held, agents get nothing new; what they have stays with them.
   void HoldClaims(bool held);
-  bool HasAgent() const { return !closed_.load() && !agents_.is_empty(); }
+  bool HasAgent() const { return !closed_.load() && agents_.size() > 0; }
   // Jobs of which agents hold units, by id.
   std::vector<int64_t> JobsInHand() const { return claims_.Jobs(); }
   // The job has ended: nothing of it is remembered.

@@ -37,6 +37,7 @@ void AgentCalls::AddTo(Router* router) {
   const Lane lane{&threads_, kQueueTimeMax};
   AddCall(router, "tunefarm.agent.v1.AgentService/Register", lane, link_, &ControlLink::RegisterRemote);
   AddCall(router, "tunefarm.agent.v1.AgentService/Synchronize", lane, link_, &ControlLink::Synchronize);
+  AddCall(router, "tunefarm.agent.v1.AgentService/ClaimWork", lane, link_, &ControlLink::ClaimWork);
   AddCall(router, "tunefarm.agent.v1.AgentService/ReportUnits", lane, link_, &ControlLink::ReportUnits);
   AddCall(router, "tunefarm.agent.v1.AgentService/FetchKernel", lane, link_, &ControlLink::FetchKernel);
   AddCall(router, "tunefarm.agent.v1.AgentService/TakeCompiles", lane, link_, &ControlLink::TakeCompiles);

@@ -29,6 +29,7 @@ class FakeEvaluator : public Evaluator {
     Duration run_time = std::chrono::milliseconds(10);
     std::string message;
     bool out_of_service = false;  // of a run, which is then LOST
+    std::string binary;           // of a compile; empty: as its constants
     // Of a compile: the files outside of the definition that the binary was made of. Null: none.
     std::shared_ptr<const FileSet> inputs;
   };
@@ -90,6 +91,7 @@ class FakeEvaluator : public Evaluator {
       for (const auto& [name, value] : constants.ok() ? *constants : ConstantList()) {
         artifact->bytes += name + "=" + value + "\n";
       }
+      if (!script.binary.empty()) artifact->bytes = script.binary;
       result.artifact = std::move(artifact);
     }
     return Schedule(WaitForWorker(script.compile_time) + script.compile_time,

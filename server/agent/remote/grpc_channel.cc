@@ -65,6 +65,9 @@ class GrpcChannel : public ControlChannel {
   absl::StatusOr<wire::WaitResponse> Wait(const wire::WaitRequest& request, Duration deadline) override {
     return Call(&wire::AgentService::Stub::Wait, request, deadline);
   }
+  absl::StatusOr<wire::ClaimWorkResponse> ClaimWork(const wire::ClaimWorkRequest& request, Duration deadline) override {
+    return Call(&wire::AgentService::Stub::ClaimWork, request, deadline);
+  }
   absl::StatusOr<wire::ReportUnitsResponse> ReportUnits(const wire::ReportUnitsRequest& request,
                                                         Duration deadline) override {
     return Call(&wire::AgentService::Stub::ReportUnits, request, deadline);

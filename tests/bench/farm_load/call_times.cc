@@ -39,6 +39,9 @@ class CountingChannel : public ControlChannel {
   absl::StatusOr<wire::WaitResponse> Wait(const wire::WaitRequest& request, Duration deadline) override {
     return channel_->Wait(request, deadline);
   }
+  absl::StatusOr<wire::ClaimWorkResponse> ClaimWork(const wire::ClaimWorkRequest& request, Duration deadline) override {
+    return channel_->ClaimWork(request, deadline);
+  }
   absl::StatusOr<wire::ReportUnitsResponse> ReportUnits(const wire::ReportUnitsRequest& request,
                                                         Duration deadline) override {
     const MonotonicTime begin = Clock::Real()->Now();

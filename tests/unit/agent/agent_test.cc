@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -67,7 +70,14 @@ class ScriptedControl : public AgentLink {
     response.set_kernel(kernel.SerializeAsString());
     return response;
   }
-  void SetWake(std::function<void()>) override {}
+  bool shares_work() const override { return shares; }
+  void ClaimWork(const wire::ClaimWorkRequest& request,
+                 const std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)>& done) override {
+    claims.push_back(request);
+    if (keep != nullptr) *keep = done;
+    if (answer) done(answer(request));
+  }
+  void SetWake(std::function<void()> function) override { wake = std::move(function); }
 
   int reported() const {
     int count = 0;
@@ -76,7 +86,11 @@ class ScriptedControl : public AgentLink {
   }
 
   tunefarm::v1::Kernel kernel = CudaKernel();
-  bool away = false, stale = false;
+  bool away = false, stale = false, shares = false;
+  std::function<absl::StatusOr<wire::ClaimWorkResponse>(const wire::ClaimWorkRequest&)> answer;  // empty: none comes
+  std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)>* keep = nullptr;                  // the test answers
+  std::vector<wire::ClaimWorkRequest> claims;
+  std::function<void()> wake;
   int64_t epoch = 0, revoked = 0;
   int in_hand = 0, fetches = 0;
   std::vector<wire::Assignment> ready;
@@ -395,6 +409,214 @@ TEST_F(AgentTest, ARevokedUnitTakesItsReferenceAlong) {
   Offer(2, 6, 1);
   RunFor(std::chrono::seconds(5));
   EXPECT_EQ(control_.reported(), 1);
+}
+
+// ---- Works of several agents ----
+
+class AgentAmongOthersTest : public AgentTest {
+ protected:
+  AgentAmongOthersTest() {
+    control_.shares = true;
+    control_.answer = [this](const wire::ClaimWorkRequest& request) {
+      wire::ClaimWorkResponse response;
+      for (const wire::WorkClaim& claim : request.claims()) {
+        asked_.insert(claim.ordinal());
+        wire::WorkAnswer* const answer = response.add_answers();
+        answer->set_is_elsewhere(elsewhere_.count(claim.ordinal()) > 0);
+        const auto known = known_.find(claim.ordinal());
+        if (known != known_.end()) *answer->mutable_measured() = known->second;
+      }
+      return response;
+    };
+  }
+  static tunefarm::v1::Trial Measured(int64_t ordinal, double median_ns) {
+    tunefarm::v1::Trial trial;
+    trial.set_ordinal(ordinal);
+    trial.set_outcome(tunefarm::v1::OUTCOME_OK);
+    trial.set_phase(tunefarm::v1::PHASE_MEASURE);
+    trial.set_device_uuid("GPU-far");
+    trial.mutable_measurement()->set_median_ns(median_ns);
+    return trial;
+  }
+  // By ordinal.
+  std::map<int64_t, tunefarm::v1::Trial> Reported() const {
+    std::map<int64_t, tunefarm::v1::Trial> trials;
+    for (const auto& report : control_.reports) {
+      for (const auto& trial : report.trials()) EXPECT_TRUE(trials.emplace(trial.ordinal(), trial).second);
+    }
+    return trials;
+  }
+  std::vector<std::string> Runs() const {
+    std::vector<std::string> runs;
+    for (const auto& run : evaluator_.runs()) runs.push_back(run.config);
+    return runs;
+  }
+
+  std::set<int64_t> asked_, elsewhere_;           // ordinals
+  std::map<int64_t, tunefarm::v1::Trial> known_;  // by ordinal
+};
+
+TEST_F(AgentAmongOthersTest, WhatControlKnowsIsReportedWithoutARun) {
+  known_[1] = Measured(77, 500);
+  known_[2] = Measured(78, 500);
+  known_[2].set_outcome(tunefarm::v1::OUTCOME_NOISY);  // no verdict
+  Offer(1, 0, 4);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_THAT(Runs(), testing::UnorderedElementsAre("T=1", "T=3", "T=4"));
+  auto trials = Reported();
+  ASSERT_EQ(trials.size(), 4u);
+  EXPECT_TRUE(trials[1].reused());
+  EXPECT_EQ(trials[1].reused_ordinal(), 77);
+  EXPECT_EQ(trials[1].device_uuid(), "GPU-far");
+  EXPECT_EQ(trials[1].measurement().median_ns(), 500);
+  EXPECT_NE(trials[1].work(), 0u);
+  EXPECT_FALSE(trials[2].reused());
+  for (const auto& request : control_.claims) {
+    for (const auto& claim : request.claims()) {
+      EXPECT_EQ(claim.token(), 1);
+      EXPECT_EQ(claim.unit_id(), 1);
+      EXPECT_EQ(claim.work(), trials[claim.ordinal()].work());
+    }
+  }
+  EXPECT_EQ(control_.claims.front().epoch(), 1);
+}
+
+TEST_F(AgentAmongOthersTest, WhatIsMeasuredElsewhereWaitsAndHoldsUpNothing) {
+  for (int64_t ordinal = 0; ordinal < 20; ++ordinal) elsewhere_.insert(ordinal);
+  Offer(1, 0, 20);
+  Offer(2, 20, 5);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(900));
+  EXPECT_THAT(Runs(), testing::UnorderedElementsAre("T=21", "T=22", "T=23", "T=24", "T=25"))
+      << "neither the compiles nor the demand may stop at trials that wait";
+  // Its verdict comes, and the agent is told.
+  for (int64_t ordinal = 0; ordinal < 10; ++ordinal) known_[ordinal] = Measured(100, 500);
+  elsewhere_.clear();
+  control_.wake();
+  RunFor(std::chrono::milliseconds(900));
+  const auto trials = Reported();
+  EXPECT_EQ(trials.size(), 25u);
+  EXPECT_EQ(Runs().size(), 15u) << "what nobody measures any more is run";
+  EXPECT_EQ(control_.in_hand, 0);
+}
+
+TEST_F(AgentAmongOthersTest, UnitsThatWaitLeaveRoomForOthers) {
+  for (int64_t ordinal = 0; ordinal < 30; ++ordinal) {
+    elsewhere_.insert(ordinal);
+    Offer(1 + ordinal, static_cast<int>(ordinal), 1);
+  }
+  Offer(31, 30, 1);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(900));
+  EXPECT_THAT(Runs(), testing::ElementsAre("T=31"));
+}
+
+// The verdict comes while the answer that knows nothing of it is on its way.
+TEST_F(AgentAmongOthersTest, AWakeDuringAQuestionIsNotLost) {
+  std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)> late;
+  const auto answers = std::exchange(control_.answer, nullptr);
+  control_.keep = &late;
+  Offer(1, 0, 1);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(100));
+  ASSERT_TRUE(late);
+  control_.wake();
+  RunFor(std::chrono::milliseconds(10));
+  known_[0] = Measured(77, 500);
+  control_.answer = answers;
+  wire::ClaimWorkResponse old;
+  old.add_answers()->set_is_elsewhere(true);
+  std::exchange(late, nullptr)(old);
+  RunFor(std::chrono::milliseconds(100));
+  ASSERT_EQ(control_.reported(), 1) << "before the next poll";
+  EXPECT_TRUE(Reported()[0].reused());
+}
+
+TEST_F(AgentAmongOthersTest, WithoutAWakeControlIsAskedAgainAfterAWhile) {
+  elsewhere_ = {0};
+  Offer(1, 0, 1);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(900));
+  EXPECT_TRUE(evaluator_.runs().empty());
+  elsewhere_.clear();
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 1);
+  EXPECT_EQ(evaluator_.runs().size(), 1u);
+}
+
+TEST_F(AgentAmongOthersTest, WithoutAnAnswerTrialsRun) {
+  control_.answer = nullptr;
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(4));
+  EXPECT_TRUE(evaluator_.runs().empty());
+  RunFor(std::chrono::seconds(20));
+  EXPECT_EQ(control_.reported(), 3);
+  control_.answer = [](const wire::ClaimWorkRequest&) { return Unavailable("away"); };
+  Offer(2, 3, 3);
+  RunFor(std::chrono::seconds(3));
+  EXPECT_EQ(control_.reported(), 6);
+  control_.answer = [](const wire::ClaimWorkRequest&) { return wire::ClaimWorkResponse(); };
+  Offer(3, 6, 3);
+  RunFor(std::chrono::seconds(3));
+  EXPECT_EQ(control_.reported(), 9);
+}
+
+TEST_F(AgentAmongOthersTest, AloneAgainItWaitsForNobody) {
+  elsewhere_ = {0, 1, 2};
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(500));
+  EXPECT_TRUE(evaluator_.runs().empty());
+  control_.shares = false;
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 3);
+}
+
+TEST_F(AgentAmongOthersTest, FinalsAndPoliciesWithoutReuseClaimNothing) {
+  Offer(1, 0, 2, 3);
+  Offer(2, 2, 2);
+  control_.ready.back().mutable_policy()->set_no_reuse(true);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(control_.reported(), 4);
+  EXPECT_TRUE(control_.claims.empty());
+}
+
+// A unit comes back under another token while the answer for the old one is on its way.
+TEST_F(AgentAmongOthersTest, AnAnswerForAnEarlierClaimOfTheUnitIsNotTaken) {
+  std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)> late;
+  control_.answer = nullptr;
+  control_.keep = &late;
+  Offer(1, 0, 1);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(500));
+  ASSERT_TRUE(late);
+  const auto answered = std::exchange(late, nullptr);
+  control_.keep = nullptr;
+  control_.revoked = 1;
+  RunFor(std::chrono::seconds(1));
+  control_.revoked = 0;
+  EXPECT_EQ(control_.in_hand, 0);
+  Offer(1, 0, 1);
+  control_.ready.back().set_token(2);
+  RunFor(std::chrono::seconds(1));
+  wire::ClaimWorkResponse response;
+  *response.add_answers()->mutable_measured() = Measured(9, 500);
+  control_.answer = [](const wire::ClaimWorkRequest&) { return wire::ClaimWorkResponse(); };
+  answered(response);
+  RunFor(std::chrono::seconds(2));
+  ASSERT_EQ(control_.reported(), 1);
+  EXPECT_FALSE(Reported()[0].reused());
+}
+
+TEST_F(AgentTest, AnAgentThatIsAloneClaimsNothing) {
+  Offer(1, 0, 5);
+  agent_->Start();
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 5);
+  EXPECT_TRUE(control_.claims.empty());
 }
 
 // Kernels whose input x is the user's own.

@@ -40,7 +40,7 @@ struct PlayedFarm {
   size_t data_file_part_bytes = 1 << 20;
   int fetches = 0;
   int gather_ms = 0;
-  bool has_binaries = false;
+  bool has_binaries = false, shares_work = false;
   std::string kernel;  // serialized; empty: none that could be read
   int64_t epoch = 0;
 };
@@ -65,6 +65,7 @@ class PlayedChannel : public ControlChannel {
     tunefarm::agent::v1::SynchronizeResponse response;
     response.set_gather_ms(farm_->gather_ms);
     response.set_has_binaries(farm_->has_binaries);
+    response.set_shares_work(farm_->shares_work);
     response.set_control("control of " + address_);
     for (const auto& demand : request.demands()) {
       for (int i = 0; i < demand.units() && !farm_->ready.empty(); ++i) {
@@ -76,6 +77,14 @@ class PlayedChannel : public ControlChannel {
   }
   absl::StatusOr<tunefarm::agent::v1::WaitResponse> Wait(const tunefarm::agent::v1::WaitRequest&, Duration) override {
     return Cancelled("nobody waits in this test");
+  }
+  // All works are elsewhere.
+  absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse> ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
+                                                                   Duration) override {
+    if (const auto status = Reach("ClaimWork"); !status.ok()) return status;
+    tunefarm::agent::v1::ClaimWorkResponse response;
+    for (int i = 0; i < request.claims_size(); ++i) response.add_answers()->set_is_elsewhere(true);
+    return response;
   }
   absl::StatusOr<tunefarm::agent::v1::ReportUnitsResponse> ReportUnits(
       const tunefarm::agent::v1::ReportUnitsRequest& request, Duration) override {

@@ -74,6 +74,40 @@ TEST_F(RemoteLinkTest, WhatSaysNothingNewIsSaidAsOftenAsTheLeaseNeedsIt) {
   EXPECT_EQ(farm_.asked.size(), 3);
 }
 
+TEST_F(RemoteLinkTest, WorksAreClaimedBehindTheAgentsBack) {
+  Register();
+  EXPECT_FALSE(link_->shares_work()) << "control has not said so";
+  farm_.shares_work = true;
+  link_->Synchronize(Demand(1)).status().IgnoreError();
+  Run();
+  EXPECT_TRUE(link_->shares_work());
+  wire::ClaimWorkRequest claims;
+  claims.add_claims()->set_ordinal(1);
+  std::vector<absl::StatusOr<wire::ClaimWorkResponse>> answers;
+  const auto take = [&](absl::StatusOr<wire::ClaimWorkResponse> answer) { answers.push_back(std::move(answer)); };
+  link_->ClaimWork(claims, take);
+  EXPECT_TRUE(answers.empty());
+  Run();
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_TRUE(answers[0].ok()) << answers[0].status();
+  EXPECT_TRUE(answers[0]->answers(0).is_elsewhere());
+  // Of a daemon that does not answer, or does not know the call, nothing more is asked until the next one has spoken.
+  farm_.away[controls_->address()] = true;
+  link_->ClaimWork(claims, take);
+  Run();
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_FALSE(answers[1].ok());
+  EXPECT_FALSE(link_->shares_work());
+  link_->Synchronize(Demand(1)).status().IgnoreError();
+  RunFor(seconds(2));
+  EXPECT_TRUE(link_->shares_work());
+  // The agent is gone.
+  link_->ClaimWork(claims, take);
+  link_->SetWake(nullptr);
+  Run();
+  EXPECT_EQ(answers.size(), 2u);
+}
+
 TEST_F(RemoteLinkTest, GoesToTheNextControlWhenOneIsAway) {
   Register();
   const std::string first = controls_->address();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -171,6 +172,137 @@ TEST_F(ClaimsTest, AJobThatEndsDuringAClaimGetsNothingOfIt) {
   claims_.BeginAgain();
   EXPECT_EQ(claims_.ModeOf(1, 10, UnitKind::kSearch), ClaimMode::kActive);
   claims_.EndClaim("agent");
+}
+
+// ---- Works ----
+
+class ClaimedWorksTest : public ClaimsTest {
+ protected:
+  // Of two agents, "agent" and "other", each with a unit of the same study.
+  void SetUp() override {
+    Serve({Searched(1)});
+    ASSERT_TRUE(claims_.Serve("other", kEpoch, claims_.Follow(0), {OfOther(2)}, {2}).ok());
+  }
+  static Claim Searched(int64_t unit_id) {
+    Claim claim = MakeClaim(unit_id);
+    claim.measured_scope = "scope";
+    return claim;
+  }
+  static Claim OfOther(int64_t unit_id) {
+    Claim claim = Searched(unit_id);
+    claim.agent_id = "other";
+    for (auto& trial : *claim.assignment.mutable_trials()) trial.set_ordinal(trial.ordinal() + 10);
+    return claim;
+  }
+  Claims::WorkAnswer Ask(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
+    wire::ClaimWorkRequest request;
+    request.set_agent_id(claim.agent_id);
+    request.set_epoch(claim.epoch);
+    auto* const asked = request.add_claims();
+    asked->set_unit_id(claim.unit_id);
+    asked->set_token(claim.token);
+    asked->set_ordinal(ordinal);
+    asked->set_work(work);
+    const auto answers = claims_.AskWorks(request);
+    EXPECT_THAT(answers, SizeIs(1));
+    return answers.at(0);
+  }
+  bool Runs(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
+    const Claims::WorkAnswer answer = Ask(claim, ordinal, work);
+    return !answer.is_elsewhere && !answer.measured.has_value();
+  }
+  static tunefarm::v1::Trial Ended(int64_t ordinal, tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_OK) {
+    tunefarm::v1::Trial trial;
+    trial.set_ordinal(ordinal);
+    trial.set_outcome(outcome);
+    trial.set_phase(tunefarm::v1::PHASE_MEASURE);
+    trial.set_work(7);
+    return trial;
+  }
+  // It is stored and told.
+  std::set<std::string> Report(const Claim& claim, const tunefarm::v1::Trial& trial) {
+    const auto known = claims_.Find(ReportOf(claim, {trial.ordinal()}));
+    EXPECT_TRUE(known.has_value());
+    std::set<std::string> told = claims_.EndWorks(*known, {trial});
+    claims_.Reported(*known, {trial});
+    return told;
+  }
+};
+
+TEST_F(ClaimedWorksTest, AVerdictIsTakenOverByTheAgentThatWaits) {
+  EXPECT_TRUE(Runs(Searched(1), 0));
+  EXPECT_TRUE(Ask(OfOther(2), 10).is_elsewhere);
+  EXPECT_THAT(Report(Searched(1), Ended(0)), ElementsAre("other"));
+  EXPECT_EQ(Ask(OfOther(2), 10).measured, 0);
+  EXPECT_EQ(Ask(OfOther(2), 10).study_id, 10);
+}
+
+TEST_F(ClaimedWorksTest, OnlyVerdictsAreTakenOver) {
+  EXPECT_TRUE(Runs(Searched(1), 0));
+  EXPECT_TRUE(Ask(OfOther(2), 10).is_elsewhere);
+  EXPECT_THAT(Report(Searched(1), Ended(0, tunefarm::v1::OUTCOME_NOISY)), ElementsAre("other"));
+  EXPECT_TRUE(Runs(OfOther(2), 10));
+  EXPECT_TRUE(Ask(Searched(1), 1).is_elsewhere);
+  tunefarm::v1::Trial throttled = Ended(10);
+  throttled.mutable_measurement()->set_throttled(true);
+  EXPECT_THAT(Report(OfOther(2), throttled), ElementsAre("agent"));
+  EXPECT_TRUE(Runs(Searched(1), 1));
+  // What is itself a copy is none: its first trial is reported, too.
+  tunefarm::v1::Trial copy = Ended(1);
+  copy.set_reused(true);
+  Report(Searched(1), copy);
+  EXPECT_TRUE(Runs(OfOther(2), 11));
+}
+
+TEST_F(ClaimedWorksTest, AClaimEndsWithTheUnitInTheAgentsHands) {
+  const auto returned = [&] { claims_.Erase(Searched(1)); };
+  const auto lost = [&] { claims_.EraseAgent("agent"); };
+  const auto held = [&] { claims_.Hold(1); };
+  const auto dropped = [&] { claims_.Cancel(1); };
+  const auto not_listed = [&] {
+    wire::SynchronizeRequest request;
+    request.set_agent_id("agent");
+    request.set_epoch(kEpoch);
+    std::map<std::string, Claims::Demand> wanted;
+    std::set<int64_t> left_jobs;
+    wire::SynchronizeResponse response;
+    EXPECT_TRUE(claims_.Compare(request, &wanted, &left_jobs, &response));
+  };
+  for (const std::function<void()>& leave :
+       {std::function<void()>(returned), std::function<void()>(lost), std::function<void()>(held),
+        std::function<void()>(dropped), std::function<void()>(not_listed)}) {
+    claims_.BeginAgain();
+    SetUp();
+    EXPECT_TRUE(Runs(Searched(1), 0));
+    EXPECT_TRUE(Ask(OfOther(2), 10).is_elsewhere);
+    leave();
+    EXPECT_TRUE(Runs(OfOther(2), 10));
+  }
+}
+
+TEST_F(ClaimedWorksTest, WhatTheAgentDoesNotHoldRunsAndClaimsNothing) {
+  Claim wrong = Searched(1);
+  wrong.token += 1;
+  EXPECT_TRUE(Runs(wrong, 0));
+  wrong = Searched(1);
+  wrong.epoch += 1;
+  EXPECT_TRUE(Runs(wrong, 0));
+  EXPECT_TRUE(Runs(Searched(1), 5)) << "no trial of the unit";
+  EXPECT_TRUE(Runs(Searched(2), 10)) << "another agent's unit";
+  EXPECT_TRUE(Runs(OfOther(2), 10));
+  EXPECT_TRUE(Ask(Searched(1), 0).is_elsewhere);
+}
+
+TEST_F(ClaimedWorksTest, ADatabaseThatWasReplacedTakesTheWorksAlong) {
+  EXPECT_TRUE(Runs(Searched(1), 0));
+  const auto known = claims_.Find(ReportOf(Searched(1), {0}));
+  ASSERT_TRUE(known.has_value());
+  claims_.Follow(1);
+  EXPECT_THAT(claims_.EndWorks(*known, {Ended(0)}), IsEmpty());
+  Claim other = OfOther(2);
+  other.replacements = 1;
+  ASSERT_TRUE(claims_.Serve("other", kEpoch, 1, {other}, {2}).ok());
+  EXPECT_TRUE(Runs(other, 10));
 }
 
 TEST_F(ClaimsTest, AUnitThatMustBeAloneWaitsForTheOthers) {

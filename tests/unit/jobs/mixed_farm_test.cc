@@ -113,6 +113,121 @@ class MixedFarmTest : public ControlAgentsTest {
   std::string name_;
 };
 
+// ---- Work that several agents would do ----
+
+class SharedWorkTest : public MixedFarmTest {
+ protected:
+  SharedWorkTest() {
+    Join("a", HostDevice("HOST-1"));
+    Join("b", HostDevice("HOST-2"));
+    Submit();
+    a_ = Ask("a", "HOST-1").assignments(0);
+    b_ = Ask("b", "HOST-2").assignments(0);
+  }
+  // What becomes of a trial of the assignment.
+  wire::WorkAnswer Claim(const std::string& id, const wire::Assignment& assignment, int trial, uint64_t work) {
+    wire::ClaimWorkRequest request;
+    request.set_agent_id(id);
+    request.set_epoch(epochs_[id]);
+    auto* const claim = request.add_claims();
+    claim->set_unit_id(assignment.unit_id());
+    claim->set_token(assignment.token());
+    claim->set_ordinal(assignment.trials(trial).ordinal());
+    claim->set_work(work);
+    const auto response = control_->link().ClaimWork(request);
+    TUNEFARM_CHECK_OK(response);
+    TUNEFARM_CHECK(response->answers_size() == 1);
+    return response->answers(0);
+  }
+  bool Runs(const std::string& id, const wire::Assignment& assignment, int trial, uint64_t work) {
+    const wire::WorkAnswer answer = Claim(id, assignment, trial, work);
+    return !answer.is_elsewhere() && !answer.has_measured();
+  }
+  void ReportFirst(const std::string& id, const wire::Assignment& assignment, uint64_t work,
+                   tunefarm::v1::Outcome outcome) {
+    wire::ReportTrialsRequest report = ReportOf(id, assignment);
+    report.set_unit_done(assignment.trials_size() == 1);
+    report.mutable_trials()->DeleteSubrange(1, report.trials_size() - 1);
+    report.mutable_trials(0)->set_work(work);
+    report.mutable_trials(0)->set_outcome(outcome);
+    const auto response = control_->link().ReportTrials(report);
+    TUNEFARM_CHECK_OK(response);
+    ASSERT_EQ(response->verdict(), wire::REPORT_VERDICT_ACCEPTED);
+    control_->executor.RunUntilIdle();
+  }
+
+  wire::Assignment a_, b_;
+};
+
+TEST_F(SharedWorkTest, AnAgentTakesOverWhatAnotherOneMeasuresAndIsWoken) {
+  EXPECT_TRUE(Runs("a", a_, 0, 7));
+  EXPECT_TRUE(Claim("b", b_, 0, 7).is_elsewhere());
+  EXPECT_TRUE(Runs("b", b_, 0, 8));
+  // It waits for news, of which it has seen all.
+  wire::WaitRequest wait;
+  wait.set_agent_id("b");
+  wait.set_epoch(epochs_["b"]);
+  std::optional<wire::WaitResponse> woken;
+  const auto take = [&](wire::WaitResponse response) { woken = std::move(response); };
+  control_->link().Wait(wait, take);
+  ASSERT_TRUE(woken.has_value());
+  wait.set_control(woken->control());
+  wait.set_seen(woken->seen());
+  woken.reset();
+  control_->link().Wait(wait, take);
+  EXPECT_FALSE(woken.has_value());
+  ReportFirst("a", a_, 7, tunefarm::v1::OUTCOME_OK);
+  ASSERT_TRUE(woken.has_value());
+  EXPECT_TRUE(woken->woken());
+  const wire::WorkAnswer answer = Claim("b", b_, 0, 7);
+  ASSERT_TRUE(answer.has_measured());
+  EXPECT_EQ(answer.measured().ordinal(), a_.trials(0).ordinal());
+  EXPECT_EQ(answer.measured().device_uuid(), "HOST-1");
+  EXPECT_EQ(answer.measured().measurement().median_ns(), 1000);
+}
+
+TEST_F(SharedWorkTest, WhoeverIsNextRunsWhenTheFirstOneIsGoneOrHasNoVerdict) {
+  EXPECT_TRUE(Runs("a", a_, 0, 7));
+  EXPECT_TRUE(Claim("b", b_, 0, 7).is_elsewhere());
+  ReportFirst("a", a_, 7, tunefarm::v1::OUTCOME_NOISY);
+  EXPECT_TRUE(Runs("b", b_, 0, 7));
+  EXPECT_TRUE(Claim("a", a_, 0, 7).is_elsewhere() || a_.trials_size() == 1);
+  Leave("b");
+  EXPECT_FALSE(Claim("a", a_, 0, 7).is_elsewhere());
+}
+
+TEST_F(SharedWorkTest, DaemonsThatStartAgainKnowOfNoWork) {
+  EXPECT_TRUE(Runs("a", a_, 0, 7));
+  Restart();
+  // The first word of each brings its claims back, and the first one to ask runs.
+  const auto listed = [&](const std::string& id, const std::string& device, const wire::Assignment& assignment) {
+    wire::SynchronizeRequest request = Request(id, device, 0);
+    request.set_control("the one before");
+    auto* const unit = request.add_units();
+    unit->set_unit_id(assignment.unit_id());
+    unit->set_token(assignment.token());
+    unit->set_device_uuid(device);
+    const auto response = control_->link().Synchronize(request);
+    TUNEFARM_CHECK_OK(response);
+    return response->shares_work();
+  };
+  EXPECT_FALSE(listed("b", "HOST-2", b_)) << "it is alone here";
+  EXPECT_TRUE(listed("a", "HOST-1", a_));
+  EXPECT_TRUE(Runs("b", b_, 0, 7));
+  EXPECT_TRUE(Claim("a", a_, 0, 7).is_elsewhere());
+}
+
+TEST_F(SharedWorkTest, ACallHasABoundAndAnAgentThatIsAloneIsNotToAsk) {
+  wire::ClaimWorkRequest request;
+  for (int i = 0; i < 257; ++i) request.add_claims();
+  EXPECT_TRUE(absl::IsInvalidArgument(control_->link().ClaimWork(request).status()));
+  request.mutable_claims()->DeleteSubrange(0, 1);
+  EXPECT_EQ(control_->link().ClaimWork(request)->answers_size(), 256) << "of an agent that is not known";
+  EXPECT_TRUE(Ask("a", "HOST-1", 0).shares_work());
+  Leave("b");
+  EXPECT_FALSE(Ask("a", "HOST-1", 0).shares_work());
+}
+
 // ---- Who may run it ----
 
 TEST_F(MixedFarmTest, AnAgentWithoutTritonIsGivenNoKernelOfIt) {

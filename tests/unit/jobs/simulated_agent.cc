@@ -76,6 +76,10 @@ void SimulatedAgent::Synchronize() {
   for (const wire::Assignment& assignment : response->assignments()) held_[assignment.unit_id()] = {assignment, {}};
 }
 
+uint64_t SimulatedAgent::WorkOf(const Held& held, const wire::TrialSpec& spec) {
+  return static_cast<uint64_t>(Simulation::TrueTime(spec.config(), held.assignment.problem().key()));
+}
+
 Trial SimulatedAgent::Measure(const Held& held, const wire::TrialSpec& spec) {
   Trial trial;
   trial.set_ordinal(spec.ordinal());
@@ -83,6 +87,7 @@ Trial SimulatedAgent::Measure(const Held& held, const wire::TrialSpec& spec) {
   trial.set_purpose(spec.purpose());
   trial.set_device_uuid(device_);
   trial.set_phase(tunefarm::v1::PHASE_MEASURE);
+  if (!spec.config().empty()) trial.set_work(WorkOf(held, spec));
   const std::string& problem = held.assignment.problem().key();
   const std::string config = spec.config();
   if (Simulation::Fails(config, problem)) {
@@ -103,6 +108,31 @@ Trial SimulatedAgent::Measure(const Held& held, const wire::TrialSpec& spec) {
   return trial;
 }
 
+std::map<int64_t, Trial> SimulatedAgent::Claim(const Held& held, const std::vector<wire::TrialSpec>& specs) {
+  std::map<int64_t, Trial> measured;
+  AgentLink* const link = farm_->LinkTo(&node_);
+  if (link == nullptr || held.assignment.interleaved_rounds() > 0) return measured;
+  wire::ClaimWorkRequest request;
+  request.set_agent_id(id_);
+  request.set_epoch(epoch_);
+  for (const wire::TrialSpec& spec : specs) {
+    if (spec.config().empty()) continue;  // a baseline
+    wire::WorkClaim* const claim = request.add_claims();
+    claim->set_unit_id(held.assignment.unit_id());
+    claim->set_token(held.assignment.token());
+    claim->set_ordinal(spec.ordinal());
+    claim->set_work(WorkOf(held, spec));
+  }
+  link->ClaimWork(request, [&](const absl::StatusOr<wire::ClaimWorkResponse>& response) {
+    if (!response.ok()) return;
+    for (int i = 0; i < response->answers_size(); ++i) {
+      const wire::WorkAnswer& answer = response->answers(i);
+      if (answer.has_measured()) measured[request.claims(i).ordinal()] = answer.measured();
+    }
+  });
+  return measured;
+}
+
 void SimulatedAgent::Report(Held* held) {
   Dice& dice = farm_->dice();
   wire::ReportTrialsRequest request;
@@ -113,13 +143,25 @@ void SimulatedAgent::Report(Held* held) {
   const auto& specs = held->assignment.trials();
   int left = 1 + dice.Below(4);
   bool all = true;
+  std::vector<wire::TrialSpec> next;
   for (const wire::TrialSpec& spec : specs) {
     if (held->reported.count(spec.ordinal()) > 0) continue;  // maybe also what is handed to it no more
     if (left-- > 0) {
-      *request.add_trials() = Measure(*held, spec);
+      next.push_back(spec);
     } else {
       all = false;
     }
+  }
+  const std::map<int64_t, Trial> measured = Claim(*held, next);
+  for (const wire::TrialSpec& spec : next) {
+    const auto known = measured.find(spec.ordinal());
+    Trial trial = known != measured.end() ? known->second : Measure(*held, spec);
+    if (known != measured.end()) {
+      trial.set_ordinal(spec.ordinal());
+      trial.set_reused(true);
+      trial.set_reused_ordinal(known->second.ordinal());
+    }
+    *request.add_trials() = std::move(trial);
   }
   if (all) {
     request.set_unit_done(true);

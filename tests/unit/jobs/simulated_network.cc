@@ -38,6 +38,9 @@ class SimulatedNetwork::Channel : public ControlChannel {
   absl::StatusOr<wire::WaitResponse> Wait(const wire::WaitRequest& request, Duration) override {
     return network_->Wait(node_, request);
   }
+  absl::StatusOr<wire::ClaimWorkResponse> ClaimWork(const wire::ClaimWorkRequest& request, Duration) override {
+    return network_->Call(node_, request, &ControlLink::ClaimWork);
+  }
   absl::StatusOr<wire::ReportUnitsResponse> ReportUnits(const wire::ReportUnitsRequest& request, Duration) override {
     return network_->Call(node_, request, &ControlLink::ReportUnits);
   }
