@@ -271,8 +271,7 @@ absl::Status RemoteCache::CheckRoom(int64_t bytes) {
   MutexLock lock(&mutex_);
   if (bytes <= options_.bytes_max && MakeRoom(bytes, missing)) return absl::OkStatus();
   return ResourceExhausted(
-      "there is no room for a cache entry of {}: all entries may have {}, and {} stay free on the "
-      "disk",
+      "there is no room for a cache entry of {}: all entries may have {}, and {} stay free on the disk",
       FormatBytes(static_cast<uint64_t>(bytes)), FormatBytes(static_cast<uint64_t>(options_.bytes_max)),
       FormatBytes(static_cast<uint64_t>(options_.free_bytes_min)));
 }

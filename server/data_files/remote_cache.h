@@ -99,7 +99,7 @@ class RemoteCache {
     // None: another file.
     static std::optional<Name> Parse(std::string_view text);
     std::string Text() const;
-    // After all that is as old.
+    // Orders entries of one millisecond.
     int64_t Tie() const;
   };
 
