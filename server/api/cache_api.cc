@@ -75,11 +75,7 @@ absl::StatusOr<v1::GetCacheEntriesResponse> CacheApi::GetCacheEntries(const Prin
   const std::vector<std::string> owners = OwnersFor(principal);
   size_t bytes = 0;
   for (int i = 0; i < request.keys_size(); ++i) {
-    std::optional<RemoteCache::Entry> entry;
-    for (const std::string& owner : owners) {
-      entry = cache_->Find({owner, request.cache(), request.keys(i)});
-      if (entry.has_value()) break;
-    }
+    std::optional<RemoteCache::Entry> entry = cache_->Find(owners, request.cache(), request.keys(i));
     if (!entry.has_value()) continue;
     bytes += entry->data.size();
     if (bytes > kAnswerBytesMax) {

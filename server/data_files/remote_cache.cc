@@ -185,24 +185,29 @@ absl::StatusOr<std::list<RemoteCache::File>> RemoteCache::TakeStock() const {
 
 std::string RemoteCache::PathOf(const Name& name) const { return fmt::format("{}/{}", options_.path, name.Text()); }
 
-std::optional<RemoteCache::Entry> RemoteCache::Find(const Id& id) {
-  const Name name = Name::Of(id);
+std::optional<RemoteCache::Entry> RemoteCache::Find(const std::vector<std::string>& owners, const std::string& cache,
+                                                    const std::string& key) {
+  std::optional<Entry> entry;
+  for (const std::string& owner : owners) {
+    entry = Use(Name::Of({owner, cache, key}));
+    if (entry.has_value()) break;
+  }
+  MutexLock lock(&mutex_);
+  ++(entry.has_value() ? hits_ : misses_);
+  return entry;
+}
+
+std::optional<RemoteCache::Entry> RemoteCache::Use(const Name& name) {
   File file;
   {
     MutexLock lock(&mutex_);
     const auto found = index_.find(name.digest);
-    if (found == index_.end()) {
-      ++misses_;
-      return std::nullopt;
-    }
+    if (found == index_.end()) return std::nullopt;
     files_.splice(files_.begin(), files_, found->second);
     file = *found->second;
   }
   Id of_file;
-  std::optional<Entry> entry = Read(file, &of_file, true);
-  MutexLock lock(&mutex_);
-  ++(entry.has_value() ? hits_ : misses_);
-  return entry;
+  return Read(file, &of_file, true);
 }
 
 std::optional<RemoteCache::Entry> RemoteCache::Read(const File& file, Id* id, bool is_use) {

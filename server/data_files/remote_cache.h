@@ -74,8 +74,9 @@ class RemoteCache {
   // another user's or others may write to it; the file system's errors.
   static absl::StatusOr<std::unique_ptr<RemoteCache>> Open(RemoteCacheOptions options);
 
-  // A use of the entry. None: there is no such one, or it cannot be read.
-  std::optional<Entry> Find(const Id& id) LOCKS_EXCLUDED(mutex_);
+  // That of the first owner who has one: a use of it. None: nobody has, or it cannot be read.
+  std::optional<Entry> Find(const std::vector<std::string>& owners, const std::string& cache, const std::string& key)
+      LOCKS_EXCLUDED(mutex_);
 
   // In the place of the one with the same id. InvalidArgument above kEntryBytesMax; ResourceExhausted without room; the
   // file system's errors.
@@ -115,6 +116,7 @@ class RemoteCache {
 
   absl::StatusOr<std::list<File>> TakeStock() const;
   std::string PathOf(const Name& name) const;
+  std::optional<Entry> Use(const Name& name) LOCKS_EXCLUDED(mutex_);
   // With the id that stands in the file. None: gone, or damaged, and removed.
   std::optional<Entry> Read(const File& file, Id* id, bool is_use) LOCKS_EXCLUDED(mutex_);
   void RemoveDamaged(const File& file, const absl::Status& why) LOCKS_EXCLUDED(mutex_);

@@ -51,7 +51,7 @@ class RemoteCacheTest : public testing::Test {
   }
 
   static std::string DataOf(RemoteCache* cache, const RemoteCache::Id& id) {
-    const std::optional<RemoteCache::Entry> entry = cache->Find(id);
+    const std::optional<RemoteCache::Entry> entry = cache->Find({id.owner}, id.cache, id.key);
     return entry.has_value() ? entry->data : "(none)";
   }
   static std::string DataOf(RemoteCache* cache, const std::string& key) { return DataOf(cache, IdOf(key)); }
@@ -86,13 +86,13 @@ TEST_F(RemoteCacheTest, WhatIsPutIsFoundAlsoAfterARestart) {
     EXPECT_EQ(cache->counts().bytes, 2 * kBlock);
     EXPECT_EQ(cache->counts().hits, 1);
     EXPECT_EQ(cache->counts().misses, 1);
-    return cache->Find(IdOf("a"))->written_ms;
+    return cache->Find({"alice"}, "triton", "a")->written_ms;
   }();
   EXPECT_EQ(written_ms, clock_.WallMs() - 1000);
   const auto again = Open();
   EXPECT_EQ(DataOf(again.get(), "a"), binary);
   EXPECT_EQ(DataOf(again.get(), "empty"), "");
-  EXPECT_EQ(again->Find(IdOf("a"))->written_ms, written_ms);
+  EXPECT_EQ(again->Find({"alice"}, "triton", "a")->written_ms, written_ms);
   for (const std::string& file : Files()) {
     struct stat info;
     ASSERT_EQ(stat(file.c_str(), &info), 0);
@@ -114,6 +114,12 @@ TEST_F(RemoteCacheTest, EachOwnerAndCacheHasItsOwnEntries) {
   EXPECT_EQ(DataOf(cache.get(), {"alicet", "riton", "k"}), "4");
   EXPECT_EQ(DataOf(cache.get(), {"alice", "trito", "nk"}), "5");
   EXPECT_EQ(DataOf(cache.get(), {"bob", "helion", "k"}), "(none)");
+  // The first owner who has one; a question counts once.
+  const RemoteCache::Counts before = cache->counts();
+  EXPECT_EQ(cache->Find({"carol", "bob", "alice"}, "triton", "k")->data, "2");
+  EXPECT_FALSE(cache->Find({"carol", "bob"}, "helion", "k").has_value());
+  EXPECT_EQ(cache->counts().hits, before.hits + 1);
+  EXPECT_EQ(cache->counts().misses, before.misses + 1);
 }
 
 TEST_F(RemoteCacheTest, WhatWasUsedLongestAgoMakesRoom) {
@@ -288,7 +294,7 @@ TEST_F(RemoteCacheTest, ManyPutFindAndListAtOnce) {
         const int key = (t + round) % kKeys;
         EXPECT_TRUE(cache->Put(IdOf(std::to_string(key)), data_of(key, round)).ok());
         const int other = (key + 3) % kKeys;
-        const auto found = cache->Find(IdOf(std::to_string(other)));
+        const auto found = cache->Find({"alice"}, "triton", std::to_string(other));
         if (found.has_value()) {
           EXPECT_EQ(found->data, data_of(other, static_cast<int>(found->data.size()) - 100));
         }
