@@ -40,6 +40,11 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.v1.DataFileService/GetDataFile", kSubmit, kCalls, kRead},
       // Many parts make one file, and only what is run of it matters: counted and written down as the reads are.
       {"tunefarm.v1.DataFileService/UploadDataFile", kSubmit, kLookups, kRead},
+      // Callers get their own entries, and those of administrators (CacheApi). Many make one compiled kernel: counted
+      // and written down as the reads are.
+      {"tunefarm.v1.CacheService/GetCacheEntries", kLookup, kLookups, kRead},
+      {"tunefarm.v1.CacheService/PutCacheEntry", kKernels, kLookups, kRead},
+      {"tunefarm.v1.CacheService/ListCacheEntries", kLookup, kCalls, kRead},
       {"tunefarm.v1.LookupService/LookupConfig", kLookup, kLookups, kRead},
       {"tunefarm.v1.LookupService/BatchLookupConfigs", kLookup, kLookups, kRead},
       // Stores an answer that the caller may look up, for those who name the same run; counted as the look-ups are.

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "server/api/access_api.h"
+#include "server/api/cache_api.h"
 #include "server/api/catalog_api.h"
 #include "server/api/data_file_api.h"
 #include "server/api/farm_api.h"
@@ -59,6 +60,7 @@ PublicCalls::PublicCalls(const RpcServices& services, const std::string& transpo
 void PublicCalls::AddTo(Router* router) {
   AddKernels(router);
   AddDataFiles(router);
+  AddCaches(router);
   AddTuning(router);
   AddStudies(router);
   AddLookup(router);
@@ -99,6 +101,14 @@ void PublicCalls::AddDataFiles(Router* router) {
                                          [api](const CallContext& context, const v1::UploadDataFileRequest& request) {
                                            return api->UploadDataFile(context.principal, request);
                                          });
+}
+
+void PublicCalls::AddCaches(Router* router) {
+  const Lane files{&files_, kWaitMax};
+  CacheApi* const api = services_.caches;
+  AddCall(router, "tunefarm.v1.CacheService/GetCacheEntries", files, api, &CacheApi::GetCacheEntries);
+  AddCall(router, "tunefarm.v1.CacheService/PutCacheEntry", files, api, &CacheApi::PutCacheEntry);
+  AddCall(router, "tunefarm.v1.CacheService/ListCacheEntries", files, api, &CacheApi::ListCacheEntries);
 }
 
 void PublicCalls::AddTuning(Router* router) {

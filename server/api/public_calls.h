@@ -12,6 +12,7 @@
 namespace tunefarm {
 
 class AccessApi;
+class CacheApi;
 class CatalogApi;
 class DataFileApi;
 class FarmApi;
@@ -29,6 +30,7 @@ struct RpcServices {
   KernelApi* kernels = nullptr;
   PackageApi* packages = nullptr;
   DataFileApi* data_files = nullptr;
+  CacheApi* caches = nullptr;
   TuningApi* tuning = nullptr;
   StudyApi* studies = nullptr;
   LookupApi* lookup = nullptr;
@@ -54,6 +56,7 @@ class PublicCalls {
  private:
   void AddKernels(Router* router);
   void AddDataFiles(Router* router);
+  void AddCaches(Router* router);
   void AddTuning(Router* router);
   void AddStudies(Router* router);
   void AddLookup(Router* router);
@@ -66,7 +69,7 @@ class PublicCalls {
   ThreadPool reads_;   // for what reads the store
   ThreadPool orders_;  // for what people order of a job, which waits for nothing else
   ThreadPool spaces_;  // for what searches a space
-  ThreadPool files_;   // for parts of data files
+  ThreadPool files_;   // for parts of data files and entries of caches
 };
 
 }  // namespace tunefarm

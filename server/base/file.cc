@@ -233,6 +233,16 @@ absl::Status MakePrivate(const std::string& path) {
       path, mode, std::system_category().message(errno), path);
 }
 
+absl::Status MakeOwnDirectory(const std::string& path) {
+  RETURN_IF_ERROR(MakeDirectories(path, 0700));
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot look at {}", path);
+  if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return FailedPrecondition("{} must belong to the daemon's user and be writable by nobody else", path);
+  }
+  return MakePrivate(path);
+}
+
 absl::Status CheckSecretFile(std::string_view what, const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return absl::OkStatus();

@@ -52,6 +52,10 @@ absl::Status MakeDirectories(const std::string& path, mode_t mode = 0755);
 // command that mends it when the rights cannot be taken, as where it belongs to another user.
 absl::Status MakePrivate(const std::string& path);
 
+// A directory for files of this user's own: made if missing, with its parents, and closed to others as by MakePrivate.
+// FailedPrecondition when it belongs to another user or others may write to it.
+absl::Status MakeOwnDirectory(const std::string& path);
+
 // That nobody but its owner can read or change a file with a secret: mode 0600 or less, or 0640 or less where it is
 // root's, as systems share keys with services. `what` names it: "the private key". InvalidArgument with the command
 // that mends it. OK when missing, since opening it says that better, and for what is no regular file.

@@ -122,6 +122,11 @@ const std::vector<Setting>& Settings() {
        "stay, of the others those used last; those of one certificate or token, and of the local sockets together, may "
        "have half of it.",
        1 << 20, int64_t{1} << 46},
+      {"max_remote_cache_bytes", "--max-remote-cache-bytes", &DaemonConfig::max_remote_cache_bytes,
+       "Caches that other programs keep here, such as Triton's of compiled kernels; the entries used last stay. 0 "
+       "keeps "
+       "none. Not of agents.",
+       0, int64_t{1} << 46},
       {"min_free_disk_bytes", "--min-free-disk-bytes", &DaemonConfig::min_free_disk_bytes,
        "With less free space in the data directory's file system, new jobs are refused and running jobs pause; 0: "
        "never.",

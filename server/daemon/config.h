@@ -57,10 +57,11 @@ struct DaemonConfig {
   std::string dashboard_listen;     // of the dashboard and the HTTP API; with TLS any address; empty: off
   std::string dashboard_hosts;      // "tune.example,farm-1": further names under which it is reached
   int max_active_jobs = 10'000;     // more are refused
-  int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond; 0 on PostgreSQL: no bound of ours
-  int64_t max_cache_bytes = int64_t{4} << 30;        // of compiled binaries on disk; 0: none are kept there
-  int64_t max_data_file_bytes = int64_t{32} << 30;   // of the users' data files on disk; half of it for one caller
-  int64_t min_free_disk_bytes = int64_t{512} << 20;  // below this jobs pause; 0: never
+  int64_t max_database_bytes = int64_t{16} << 30;     // the file never grows beyond; 0 on PostgreSQL: no bound of ours
+  int64_t max_cache_bytes = int64_t{4} << 30;         // of compiled binaries on disk; 0: none are kept there
+  int64_t max_data_file_bytes = int64_t{32} << 30;    // of the users' data files on disk; half of it for one caller
+  int64_t max_remote_cache_bytes = int64_t{4} << 30;  // of caches of other programs on disk; 0: none are kept there
+  int64_t min_free_disk_bytes = int64_t{512} << 20;   // below this jobs pause; 0: never
   int keep_logs_days = 0;  // logs and samples of jobs that ended before are removed; 0: by size only
   int keep_jobs_days = 0;  // jobs without a label that ended before are removed; 0: by size only
   std::string log_file;    // empty: stderr

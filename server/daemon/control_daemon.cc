@@ -128,6 +128,7 @@ absl::Status ControlDaemon::Listen() {
                .kernels = &plane_->kernel_api(),
                .packages = &plane_->package_api(),
                .data_files = &plane_->data_file_api(),
+               .caches = &plane_->cache_api(),
                .tuning = &plane_->tuning_api(),
                .studies = &plane_->study_api(),
                .lookup = &plane_->lookup_api(),
@@ -187,6 +188,8 @@ absl::Status ControlDaemon::Monitor() {
     snapshot->free_disk_bytes_min = config_.min_free_disk_bytes;
     snapshot->data_files = data_files_->counts();
     snapshot->data_file_bytes_max = config_.max_data_file_bytes;
+    if (remote_cache_ != nullptr) snapshot->remote_cache = remote_cache_->counts();
+    snapshot->remote_cache_bytes_max = config_.max_remote_cache_bytes;
     snapshot->is_suspended = !plane_->scheduler().suspended().empty();
     snapshot->open_calls = plane_->calls().count();
     const AuditStats audit = audit_->stats();
@@ -231,6 +234,7 @@ absl::Status ControlDaemon::OpenPlane() {
   options.lease = watch_executor_.get();
   options.entropy = EntropySource::Real();
   options.data_files = data_files_.get();
+  options.remote_cache = remote_cache_.get();
   options.headers = headers_.get();
   options.limits = {config_.max_active_jobs,
                     config_.max_jobs_per_principal,
@@ -271,6 +275,13 @@ absl::Status ControlDaemon::Open() {
   files.owner_bytes_max = config_.max_data_file_bytes / 2;
   files.named = [this] { return NamedDataFiles(store_->kernels()); };
   ASSIGN_OR_RETURN(data_files_, DataFileStore::Open(std::move(files)));
+  if (config_.max_remote_cache_bytes > 0) {
+    RemoteCacheOptions cache;
+    cache.path = config_.data_directory + "/remote_cache";
+    cache.bytes_max = config_.max_remote_cache_bytes;
+    cache.free_bytes_min = config_.min_free_disk_bytes;
+    ASSIGN_OR_RETURN(remote_cache_, RemoteCache::Open(std::move(cache)));
+  }
   if (config_.role == "all") {
     headers_ = std::make_unique<FileSetBook>(config_.data_directory + "/headers.list", clock);
   }

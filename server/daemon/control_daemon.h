@@ -31,6 +31,7 @@
 #include "server/daemon/local_devices.h"
 #include "server/daemon/monitoring.h"
 #include "server/data_files/data_file_store.h"
+#include "server/data_files/remote_cache.h"
 #include "server/exec/process_evaluator.h"
 #include "server/rpc/server.h"
 #include "server/store/store.h"
@@ -82,7 +83,8 @@ class ControlDaemon : public Daemon {
   DataDirectory directory_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<DataFileStore> data_files_;
-  std::unique_ptr<FileSetBook> headers_;  // null: nothing is compiled here
+  std::unique_ptr<RemoteCache> remote_cache_;  // null: max_remote_cache_bytes is 0
+  std::unique_ptr<FileSetBook> headers_;       // null: nothing is compiled here
   std::unique_ptr<ThreadExecutor> control_;
   std::unique_ptr<ThreadPool> search_;
   std::unique_ptr<ThreadExecutor> agent_executor_;

@@ -73,6 +73,7 @@ ControlPlane::ControlPlane(const ControlPlaneOptions& options)
                   options_.data_files),
       package_api_(&kernels_, &devices_, &catalog_, clock_, options_.compile_configs),
       data_file_api_(options_.data_files),
+      cache_api_(options_.remote_cache),
       study_api_(options_.store, &kernels_, clock_),
       tuning_api_({.store = options_.store,
                    .kernels = &kernels_,

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/api/cache_api.h"
 #include "server/api/catalog_api.h"
 #include "server/api/data_file_api.h"
 #include "server/api/farm_api.h"
@@ -39,6 +40,7 @@
 #include "server/catalog/catalog_watch.h"
 #include "server/catalog/misses.h"
 #include "server/data_files/data_file_store.h"
+#include "server/data_files/remote_cache.h"
 #include "server/farm/control_link.h"
 #include "server/farm/device_directory.h"
 #include "server/farm/device_orders.h"
@@ -66,6 +68,7 @@ struct ControlPlaneOptions {
   TaskRunner* tasks = nullptr;       // reads histories, builds spaces, asks strategies
   EntropySource* entropy = nullptr;
   DataFileStore* data_files = nullptr;  // null: definitions cannot name data files
+  RemoteCache* remote_cache = nullptr;  // null: no entries of caches are kept
   FileSetBook* headers = nullptr;       // of the binaries that were made on this machine; may be null
 
   WorkerAbilities abilities;
@@ -119,6 +122,7 @@ class ControlPlane {
   KernelApi& kernel_api() { return kernel_api_; }
   PackageApi& package_api() { return package_api_; }
   DataFileApi& data_file_api() { return data_file_api_; }
+  CacheApi& cache_api() { return cache_api_; }
   StudyApi& study_api() { return study_api_; }
   TuningApi& tuning_api() { return tuning_api_; }
   LookupApi& lookup_api() { return lookup_api_; }
@@ -165,6 +169,7 @@ class ControlPlane {
   KernelApi kernel_api_;
   PackageApi package_api_;
   DataFileApi data_file_api_;
+  CacheApi cache_api_;
   StudyApi study_api_;
   TuningApi tuning_api_;
   LookupApi lookup_api_;

@@ -19,7 +19,7 @@ const std::vector<Group>& Groups() {
   static const auto& groups = *new std::vector<Group>{
       {"Data and life",
        {"data_dir", "store", "store_connections", "idle_exit_seconds", "max_database_bytes", "max_cache_bytes",
-        "max_data_file_bytes", "min_free_disk_bytes", "keep_jobs_days"}},
+        "max_data_file_bytes", "max_remote_cache_bytes", "min_free_disk_bytes", "keep_jobs_days"}},
       {"Connections",
        {"listen", "tls_certificate", "tls_key", "tls_ca", "tls_client_ca", "insecure_plaintext", "http_listen",
         "dashboard_listen", "dashboard_hosts"}},

@@ -120,13 +120,7 @@ absl::Status SyncDirectory(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<DataFileFolder> DataFileFolder::Open(std::string path, int64_t free_bytes_min, Clock* clock) {
-  RETURN_IF_ERROR(MakeDirectories(path, 0700));
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot look at {}", path);
-  if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return FailedPrecondition("{} must belong to the daemon's user and be writable by nobody else", path);
-  }
-  RETURN_IF_ERROR(MakePrivate(path));
+  RETURN_IF_ERROR(MakeOwnDirectory(path));
   return DataFileFolder(std::move(path), free_bytes_min, clock);
 }
 

@@ -57,13 +57,7 @@ std::string BinaryDirectory::PathOf(const Digest& key) const {
 }
 
 absl::Status BinaryDirectory::Open() {
-  RETURN_IF_ERROR(MakeDirectories(options_.path, 0700));
-  struct stat info;
-  if (stat(options_.path.c_str(), &info) != 0) return ErrnoStatus(errno, "cannot look at {}", options_.path);
-  if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return FailedPrecondition("{} must belong to the daemon's user and be writable by nobody else", options_.path);
-  }
-  RETURN_IF_ERROR(MakePrivate(options_.path));
+  RETURN_IF_ERROR(MakeOwnDirectory(options_.path));
   ASSIGN_OR_RETURN(std::list<Entry> stock, TakeStock());
   // The oldest first, so that the newest ends in front.
   stock.sort([](const Entry& a, const Entry& b) { return a.touched_ms < b.touched_ms; });

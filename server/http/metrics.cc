@@ -165,6 +165,20 @@ void AddStore(const MetricsSnapshot& s, MetricsText* page) {
               static_cast<double>(s.data_files.uploads));
   page->Counter("tunefarm_data_files_removed_total", "Data files removed to make room for others.",
                 static_cast<double>(s.data_files.removed));
+  page->Gauge("tunefarm_remote_cache_entries", "Entries of caches that other programs keep here.",
+              static_cast<double>(s.remote_cache.entries));
+  page->Gauge("tunefarm_remote_cache_bytes", "Size of these entries on the disk.",
+              static_cast<double>(s.remote_cache.bytes));
+  page->Gauge("tunefarm_remote_cache_max_bytes", "Limit for the size of these entries; 0: none are kept.",
+              static_cast<double>(s.remote_cache_bytes_max));
+  page->Counter("tunefarm_remote_cache_hits_total", "Entries that were found.",
+                static_cast<double>(s.remote_cache.hits));
+  page->Counter("tunefarm_remote_cache_misses_total", "Looks for an entry that was not there.",
+                static_cast<double>(s.remote_cache.misses));
+  page->Counter("tunefarm_remote_cache_removed_total", "Entries removed to make room for others.",
+                static_cast<double>(s.remote_cache.removed));
+  page->Counter("tunefarm_remote_cache_damaged_total", "Entries removed because their files were damaged.",
+                static_cast<double>(s.remote_cache.damaged));
   if (s.retention == nullptr) return;
   const char* const kDeleted = "Removed by retention.";
   const auto deleted = [&](const char* what, const std::atomic<int64_t>& count) {

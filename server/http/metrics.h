@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/data_files/data_file_store.h"
+#include "server/data_files/remote_cache.h"
 #include "server/exec/evaluator_stats.h"
 #include "server/farm/compile_desk.h"
 #include "server/jobs/trial_tally.h"
@@ -33,6 +34,8 @@ struct MetricsSnapshot {
   int64_t free_disk_bytes = 0, free_disk_bytes_min = 0;
   DataFileStore::Counts data_files;
   int64_t data_file_bytes_max = 0;
+  RemoteCache::Counts remote_cache;
+  int64_t remote_cache_bytes_max = 0;
   bool is_suspended = false;
   int open_calls = 0;
   int64_t calls_refused = 0, audit_written = 0, audit_left_out = 0, audit_lost = 0;

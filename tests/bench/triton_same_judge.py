@@ -118,7 +118,7 @@ def fused_moe(torch, triton, generator):
                  **dict.fromkeys(("stride_asm", "stride_ask", "stride_bse", "stride_bsk", "stride_bsn"), 1)}
     configs = _configs(BLOCK_SIZE_N=(64, 128), BLOCK_SIZE_K=(32, 64), num_warps=(4, 8), num_stages=(2, 3, 4, 5, 6))
     return Case("fused MoE", importlib.import_module("fused_moe").up, arguments,
-                {"BLOCK_SIZE_M": height, "GROUP_SIZE_M": 8, "topk": topk}, ("c_ptr",),
+                {"BLOCK_SIZE_M": height, "GROUP_SIZE_M": 8, "topk": topk, "has_other_ranks": False}, ("c_ptr",),
                 lambda META: (padded // height * triton.cdiv(n, META["BLOCK_SIZE_N"]),), configs)
 
 

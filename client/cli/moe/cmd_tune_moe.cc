@@ -283,7 +283,7 @@ class MoeTuner {
     v1::ListTrialsRequest list;
     list.set_parent(study.name());
     list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
-    return ForEachTrial(connection_, list, [this](v1::Trial* trial) -> absl::StatusOr<bool> {
+    return ForEachTrial(session_, list, [this](v1::Trial* trial) -> absl::StatusOr<bool> {
       // Neither known without running, nor excluded.
       if (trial->reused() || trial->outcome() == v1::OUTCOME_PRUNED || trial->outcome() == v1::OUTCOME_POISONED)
         return true;

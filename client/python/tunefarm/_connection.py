@@ -219,6 +219,14 @@ def _read_secret(path: str, what: str) -> bytes:
     return _read(path, what)
 
 
+_opened_by: Optional[int] = None  # the first process that has opened a channel, of this one and those it was forked from
+
+
+def may_use_grpc() -> bool:
+    """False in a child of a process that had opened a channel: gRPC does not survive a fork, and its calls may hang."""
+    return _opened_by in (None, os.getpid())
+
+
 def _stays_here(address: str) -> bool:
     host = address.rpartition(":")[0]
     return address.startswith("unix:") or host in ("localhost", "[::1]") or host.startswith("127.")
@@ -227,6 +235,10 @@ def _stays_here(address: str) -> bool:
 def open_channel(address: str, options: List[Tuple[str, int]], *, tls_ca: Any, tls_certificate: Any, tls_key: Any,
                  token: Optional[str], token_file: Any) -> grpc.Channel:
     """A channel with TLS and whatever proves who calls; the same rules as those of the command line."""
+    global _opened_by
+    if _opened_by is None:
+        _opened_by = os.getpid()
+
     def given(value: Any, name: str) -> str:
         return os.fspath(value) if value else os.environ.get(name, "")
 

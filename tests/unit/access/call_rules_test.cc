@@ -10,6 +10,7 @@
 
 #include "tunefarm/agent/v1/agent.pb.h"
 #include "tunefarm/v1/access_service.pb.h"
+#include "tunefarm/v1/cache_service.pb.h"
 #include "tunefarm/v1/catalog_service.pb.h"
 #include "tunefarm/v1/data_file_service.pb.h"
 #include "tunefarm/v1/device_service.pb.h"
@@ -26,12 +27,13 @@ namespace {
 
 // A file with a service that is not listed here is found by the adapter's test of what it serves (unit_rpc).
 std::vector<const google::protobuf::FileDescriptor*> ServiceFiles() {
-  return {v1::CreateTokenRequest::descriptor()->file(),   v1::PinBestConfigRequest::descriptor()->file(),
-          v1::ListDevicesRequest::descriptor()->file(),   v1::CreateKernelRequest::descriptor()->file(),
-          v1::LookupConfigRequest::descriptor()->file(),  v1::GetServerInfoRequest::descriptor()->file(),
-          v1::CreateJobRequest::descriptor()->file(),     v1::ListAgentsRequest::descriptor()->file(),
-          v1::GetDataFileRequest::descriptor()->file(),   v1::ExportPackageRequest::descriptor()->file(),
-          v1::GetStudyChartRequest::descriptor()->file(), agent::v1::RegisterRequest::descriptor()->file()};
+  return {v1::CreateTokenRequest::descriptor()->file(),    v1::PinBestConfigRequest::descriptor()->file(),
+          v1::ListDevicesRequest::descriptor()->file(),    v1::CreateKernelRequest::descriptor()->file(),
+          v1::LookupConfigRequest::descriptor()->file(),   v1::GetServerInfoRequest::descriptor()->file(),
+          v1::CreateJobRequest::descriptor()->file(),      v1::ListAgentsRequest::descriptor()->file(),
+          v1::GetDataFileRequest::descriptor()->file(),    v1::ExportPackageRequest::descriptor()->file(),
+          v1::GetStudyChartRequest::descriptor()->file(),  v1::PutCacheEntryRequest::descriptor()->file(),
+          agent::v1::RegisterRequest::descriptor()->file()};
 }
 
 TEST(CallRulesTest, EveryMethodOfEveryServiceIsInTheTable) {
@@ -88,6 +90,8 @@ TEST(CallRulesTest, WhatIsNotInTheTableHasNoRule) {
   EXPECT_EQ(RuleOf("tunefarm.v1.NoService/CreateJob"), nullptr);
   EXPECT_EQ(RuleOf("tunefarm.v1.KernelService/CreateKernel")->right, Right::kKernels);
   EXPECT_EQ(RuleOf("tunefarm.agent.v1.AgentService/Register")->right, Right::kAgent);
+  EXPECT_EQ(RuleOf("tunefarm.v1.CacheService/PutCacheEntry")->right, Right::kKernels);
+  EXPECT_EQ(RuleOf("tunefarm.v1.CacheService/GetCacheEntries")->right, Right::kLookup);
 }
 
 }  // namespace

@@ -241,6 +241,23 @@ TEST(FileTest, MakePrivateTakesTheRightsOfOthers) {
   EXPECT_EQ(ModeOf("/dev/null"), device);
 }
 
+TEST(FileTest, MakeOwnDirectoryTakesNoneThatOthersMayWriteTo) {
+  TemporaryDirectory directory;
+  const std::string folder = directory.File("a/b");
+  ASSERT_TRUE(MakeOwnDirectory(folder).ok());
+  EXPECT_EQ(ModeOf(folder), 0700u);
+  ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+  EXPECT_TRUE(MakeOwnDirectory(folder).ok());
+  EXPECT_EQ(ModeOf(folder), 0700u);
+  for (const mode_t mode : {mode_t{0720}, mode_t{0702}}) {
+    ASSERT_EQ(chmod(folder.c_str(), mode), 0);
+    EXPECT_EQ(MakeOwnDirectory(folder).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ModeOf(folder), mode);
+  }
+  ASSERT_TRUE(WriteFileAtomically(directory.File("file"), "x").ok());
+  EXPECT_FALSE(MakeOwnDirectory(directory.File("file")).ok());
+}
+
 TEST(FileTest, ASecretThatOthersMayReadIsRefused) {
   TemporaryDirectory directory;
   const std::string file = directory.File("key");

@@ -250,6 +250,8 @@ TEST_F(DaemonConfigTest, BoundsHaveBounds) {
   EXPECT_EQ(Parse({"--min-free-disk-bytes", "0"})->min_free_disk_bytes, 0);
   EXPECT_THAT(ErrorOf({"--max-data-file-bytes", "0"}), HasSubstr("max_data_file_bytes is 0, but must be from 1048576"));
   EXPECT_EQ(Parse({})->max_data_file_bytes, int64_t{32} << 30);
+  EXPECT_EQ(Parse({"--max-remote-cache-bytes", "0"})->max_remote_cache_bytes, 0);
+  EXPECT_EQ(Parse({})->max_remote_cache_bytes, int64_t{4} << 30);
 }
 
 TEST_F(DaemonConfigTest, TheExampleIsTheDefaults) {

@@ -37,6 +37,8 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
   snapshot.devices["READY"] = 1;
   snapshot.data_files = {3, 4096, 1, 2};
   snapshot.data_file_bytes_max = 8192;
+  snapshot.remote_cache = {4, 16384, 5, 6, 7, 8};
+  snapshot.remote_cache_bytes_max = 32768;
   snapshot.commits.by_latency[0] = 1;                              // up to 0.5 ms
   snapshot.commits.by_latency[CommitStats::kBoundsMs.size()] = 2;  // over 2 s
   snapshot.commits.total_ms = 6000;
@@ -65,6 +67,13 @@ TEST(Metrics, EveryNumberStandsUnderItsNameAndLabels) {
            "tunefarm_data_file_max_bytes 8192\n",
            "tunefarm_data_file_uploads 1\n",
            "tunefarm_data_files_removed_total 2\n",
+           "tunefarm_remote_cache_entries 4\n",
+           "tunefarm_remote_cache_bytes 16384\n",
+           "tunefarm_remote_cache_max_bytes 32768\n",
+           "tunefarm_remote_cache_hits_total 5\n",
+           "tunefarm_remote_cache_misses_total 6\n",
+           "tunefarm_remote_cache_removed_total 7\n",
+           "tunefarm_remote_cache_damaged_total 8\n",
            "tunefarm_store_commit_seconds_bucket{le=\"0.0005\"} 1\n",
            "tunefarm_store_commit_seconds_bucket{le=\"2\"} 1\n",
            "tunefarm_store_commit_seconds_bucket{le=\"+Inf\"} 3\n",

@@ -159,6 +159,7 @@ class RpcServerTest : public testing::Test {
             .kernels = &plane_->kernel_api(),
             .packages = &plane_->package_api(),
             .data_files = &plane_->data_file_api(),
+            .caches = &plane_->cache_api(),
             .tuning = &plane_->tuning_api(),
             .studies = &plane_->study_api(),
             .lookup = &plane_->lookup_api(),

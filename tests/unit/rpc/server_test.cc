@@ -63,7 +63,7 @@ TEST_F(RpcServerTest, HealthAndReflectionAnswer) {
   const std::string services = RawCall("admin.sock", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
                                        std::string("\x3a\x00", 2), true);
   for (const char* service : {"KernelService", "TuningService", "LookupService", "CatalogService", "DeviceService",
-                              "ServerService", "DataFileService", "PackageService"}) {
+                              "ServerService", "DataFileService", "PackageService", "CacheService"}) {
     EXPECT_THAT(services, HasSubstr(std::string("tunefarm.v1.") + service));
   }
 }

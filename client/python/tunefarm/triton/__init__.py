@@ -13,24 +13,27 @@ The daemon compiles each config without a GPU, runs, checks and times it in a pr
 
     tunefarm.triton.install()  # before the kernels are defined; or @tunefarm.triton.autotune in place of @triton.autotune
 
-Neither gRPC nor NumPy is imported before install() or the first launch; PyTorch is not imported.
+Neither gRPC nor NumPy is imported before install() or the first launch; PyTorch is not imported. RemoteCache is a backend of
+Triton's RemoteCacheManager, which names it by TRITON_REMOTE_CACHE_BACKEND=tunefarm.triton:RemoteCache.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from tunefarm.triton._autotune import autotune, install
 
 if TYPE_CHECKING:
+    from tunefarm.triton._remote_cache import RemoteCache
     from tunefarm.triton._tune import Results, tune
 
-__all__ = ["Results", "autotune", "install", "tune"]
+__all__ = ["RemoteCache", "Results", "autotune", "install", "tune"]
+
+_MODULES = {"RemoteCache": "_remote_cache", "Results": "_tune", "tune": "_tune"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("Results", "tune"):
+    if name not in _MODULES:
         raise AttributeError(f"module 'tunefarm.triton' has no attribute '{name}'")
-    from tunefarm.triton import _tune
-
-    return getattr(_tune, name)
+    return getattr(importlib.import_module(f"tunefarm.triton.{_MODULES[name]}"), name)
