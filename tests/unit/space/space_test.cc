@@ -76,8 +76,8 @@ TEST(Space, ConstantsAndDerivedNamesEnterTheRules) {
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->rules[0].rejected, 2);
   EXPECT_TRUE(report->rules[0].is_device_rule);
-  EXPECT_EQ(report->ToText(),
-            "7 of 9 points are valid\n  2 rejected by device rule 'shared <= device.shared': shared memory");
+  EXPECT_EQ(report->rules[0].text, "shared <= device.shared");
+  EXPECT_EQ(report->rules[0].reason, "shared memory");
 }
 
 TEST(Space, CheckSaysWhatIsWrong) {
@@ -182,7 +182,6 @@ TEST(Space, HugeSpaceIsCountedAndSampledButNotListed) {
   EXPECT_FALSE(report->exact);
   EXPECT_TRUE(report->is_valid_exact);
   EXPECT_EQ(report->valid, 50.0 * 50 * 50 * 50);
-  EXPECT_NE(report->ToText().find("≈"), std::string::npos);
   EXPECT_NEAR(report->rules[0].rejected / 9.5e11, 1.0, 0.01);
   EXPECT_EQ(report->rules[0].rejected, space.CountByRule()->rules[0].rejected) << "the estimate is repeatable";
 }
