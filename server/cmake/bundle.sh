@@ -2,7 +2,7 @@
 # bundle.sh BUILD_DIRECTORY BUNDLE_DIRECTORY
 #
 # Makes a folder that runs on another x86-64 Linux with glibc 2.36 or newer without installing anything: stripped programs,
-# the shared libraries they need ($ORIGIN rpath), kernels, the Python package and its wheel. NVRTC and cuBLAS stay out: they
+# the shared libraries they need ($ORIGIN rpath), kernels, the Python package. NVRTC and cuBLAS stay out: they
 # are found on the machine.
 set -euo pipefail
 
@@ -21,7 +21,6 @@ rm -f "$bundle/share/tunefarm/kernels/CMakeLists.txt"
 mkdir "$bundle/python"
 cp -r "$build/python/tunefarm" "$bundle/python/"
 find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
-cp "$build"/tunefarm-*.whl "$bundle/python/"
 # Launching from Python: looked for beside the package's files.
 cp -L "$build/client/launch/libtunefarm-launch.so.1" "$bundle/python/tunefarm/"
 cp -r "$root/server/daemon/deploy" "$bundle/share/tunefarm/deploy"
