@@ -257,20 +257,16 @@ class CudaTrial final : public TrialPhases {
     // Alone on the device.
     BeginPhase(v1::PHASE_MEASURE);
     Failure failure;
-    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
-      failure = std::move(found);
-      return failure ? std::nullopt : std::optional<double>(ns);
-    };
     WitnessCalls calls;
-    calls.launch = [&]() -> std::optional<double> {
-      double ns = 0;
-      Failure found = WitnessedLaunch(&ns);
-      return unless_failed(std::move(found), ns);
+    calls.launch = [&]() -> std::optional<WitnessedTime> {
+      WitnessedTime time;
+      failure = WitnessedLaunch(&time.wall_ns);
+      return failure ? std::nullopt : std::optional(time);
     };
     calls.overhead = [](double) -> std::optional<double> { return 0; };
     calls.sample_again = [&]() -> std::optional<double> {
-      Failure found = SampleAgain();
-      return unless_failed(std::move(found), result().measurement().median_ns());
+      failure = SampleAgain();
+      return failure ? std::nullopt : std::optional(result().measurement().median_ns());
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, SlackNs(*launches_), *Clock::Real(), calls);

@@ -387,26 +387,25 @@ class HostTrial final : public TrialPhases {
       slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
     }
     Failure failure;
-    const auto unless_failed = [&failure](Failure found, double ns) -> std::optional<double> {
-      failure = std::move(found);
-      return failure ? std::nullopt : std::optional<double>(ns);
-    };
     WitnessCalls calls;
-    calls.launch = [&]() -> std::optional<double> {
-      double ns = 0;
-      Failure found = WitnessedLaunch(&ns);
-      return unless_failed(std::move(found), ns);
+    calls.launch = [&]() -> std::optional<WitnessedTime> {
+      WitnessedTime time;
+      failure = WitnessedLaunch(&time);
+      return failure ? std::nullopt : std::optional(time);
     };
     calls.overhead = [&](double busy_ns) -> std::optional<double> {
       const absl::StatusOr<double> ns =
           busy_ns > 0 ? tools_->overhead.Around(busy_ns, [this] { problem_->Reset(PoisonPattern::kFirst); })
                       : tools_->overhead.Idle();
-      if (!ns.ok()) return unless_failed(TrialNotStarted(ns.status()), 0);
+      if (!ns.ok()) {
+        failure = TrialNotStarted(ns.status());
+        return std::nullopt;
+      }
       return *ns * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
     };
     calls.sample_again = [&]() -> std::optional<double> {
-      Failure found = SampleAgain();
-      return unless_failed(std::move(found), result().measurement().median_ns());
+      failure = SampleAgain();
+      return failure ? std::nullopt : std::optional(result().measurement().median_ns());
     };
     const double claimed_ns = result().measurement().median_ns();
     const WitnessVerdict verdict = HearWitnesses(claimed_ns, slack_ns, *Clock::Real(), calls);
@@ -423,6 +422,13 @@ class HostTrial final : public TrialPhases {
     }
     if (failure) return failure;
     TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
+    if (verdict.unsettled) {
+      return {v1::OUTCOME_LOST,
+              fmt::format("The machine has too few free processors to check the time of a kernel with threads: its "
+                          "samples say {} for a launch, {} launches that were timed from outside of its process took "
+                          "{} and more, and some of them waited for a processor.",
+                          FormatDuration(verdict.claimed_ns), verdict.launches, FormatDuration(verdict.witnessed_ns))};
+    }
     if (!verdict.contradicted) return {};
     return {v1::OUTCOME_WRONG_RESULT,
             fmt::format("Its samples say {} for a launch, but the shortest of {} launches that were timed from outside "
@@ -455,7 +461,7 @@ class HostTrial final : public TrialPhases {
 
   // One launch as the first on its inputs, from outside: the process does not run while outputs are poisoned, other
   // inputs take the place of those before, and caches are made cold.
-  Failure WitnessedLaunch(double* nanoseconds) {
+  Failure WitnessedLaunch(WitnessedTime* time) {
     if (variants_ > 0 && next_variant_ == (is_sampled_again_ ? 1 : variants_)) {
       is_begun_again_ = true;
       TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
@@ -467,24 +473,23 @@ class HostTrial final : public TrialPhases {
     }
     const PoisonPattern pattern = DrawPattern(&random_);
     problem_->Reset(pattern);
-    double ignored_ns = 0;
+    WitnessedTime ignored_time;
     TrialCommand command;
     if (has_prepare_) {
       command.kind = TrialCommand::kPrepare;
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_time));
     }
     if (IsCold()) {
       FlushFor(loaded_->buffers, tools_->flush_bytes);
     } else if (loaded_->process->ThreadCount() == 1) {
       // Nothing foreign runs meanwhile.
       command.kind = TrialCommand::kTouch;
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_time));
     }
-    *nanoseconds = 0;
     command.kind = TrialCommand::kStretch;
     for (size_t stretch = 0; stretch < stretches_.size(); ++stretch) {
       command.count = static_cast<uint32_t>(stretch);
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, stretches_[stretch] ? nanoseconds : &ignored_ns));
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, stretches_[stretch] ? time : &ignored_time));
     }
     TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
     v1::Verification ignored;
@@ -499,11 +504,14 @@ class HostTrial final : public TrialPhases {
   }
 
   // Adds to the time.
-  Failure ObeyFrozen(const TrialCommand& command, double* nanoseconds) {
-    int64_t took = 0;
+  Failure ObeyFrozen(const TrialCommand& command, WitnessedTime* time) {
+    WitnessedTime took;
     const TrialReply reply = loaded_->process->ObeyFrozen(
         command, BriefPhases::kBrief, [this] { phases_->Announce(); }, &took);
-    *nanoseconds += static_cast<double>(took);
+    time->wall_ns += took.wall_ns;
+    time->waited_ns += took.waited_ns;
+    time->busy_ns += took.busy_ns;
+    time->others_busy_ns += took.others_busy_ns;
     return Explain(reply);
   }
 
