@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -17,12 +18,24 @@ bool IsWordCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+// `#define macro "text"`.
+struct DefinedText {
+  size_t begin = 0;  // of the text, behind the quote
+  std::string_view macro, text;
+};
+
 // Reads a source once, from its first byte to its last.
 class IncludeScanner {
  public:
-  explicit IncludeScanner(std::string_view source) : source_(source) {}
+  explicit IncludeScanner(std::string_view source) : source_(source) { Scan(); }
 
-  std::vector<IncludedName> Scan() {
+  const std::vector<IncludedName>& names() const { return names_; }
+  // M of `#include M`.
+  const std::set<std::string_view>& macros() const { return macros_; }
+  const std::vector<DefinedText>& defined_texts() const { return defined_texts_; }
+
+ private:
+  void Scan() {
     while (at_ < source_.size()) {
       if (source_[at_] == '\n') {
         ++at_;
@@ -43,10 +56,8 @@ class IncludeScanner {
         SkipToken();
       }
     }
-    return std::move(found_);
   }
 
- private:
   bool StartsWith(std::string_view text) const { return source_.substr(at_, text.size()) == text; }
   size_t EndOfLine() const { return std::min(source_.find('\n', at_), source_.size()); }
   void SkipBlanks() {
@@ -66,27 +77,36 @@ class IncludeScanner {
     if (guard_is_open_ && word != "define") is_leading_ = false;  // a condition, no guard
     if (word == "include") {
       ReadName(false);
+    } else if (word == "define") {
+      ReadDefine();
     } else if (word == "pragma") {
       SkipBlanks();
       if (ReadWord() != "once") is_leading_ = false;
-    } else if (!IsGuard(word)) {
+    } else if (!BeginsGuard(word)) {
       is_leading_ = false;
       if (word == "error" || word == "warning") at_ = EndOfLine();  // free text, in which a quote may stand alone
     }
   }
 
-  // Whether the directive belongs to an include guard: #ifndef NAME first, then #define NAME.
-  bool IsGuard(std::string_view word) {
-    if (word == "ifndef" && found_.empty() && guard_.empty()) {
-      SkipBlanks();
-      guard_ = ReadWord();
-      guard_is_open_ = true;
-      return !guard_.empty();
-    }
-    if (word != "define" || !guard_is_open_) return false;
+  // Whether the directive begins an include guard: #ifndef NAME, then #define NAME.
+  bool BeginsGuard(std::string_view word) {
+    if (word != "ifndef" || !names_.empty() || !guard_.empty()) return false;
     SkipBlanks();
-    guard_is_open_ = false;
-    return ReadWord() == guard_;
+    guard_ = ReadWord();
+    guard_is_open_ = true;
+    return !guard_.empty();
+  }
+
+  void ReadDefine() {
+    SkipBlanks();
+    const std::string_view macro = ReadWord();
+    if (!std::exchange(guard_is_open_, false) || macro != guard_) is_leading_ = false;
+    SkipBlanks();
+    if (!StartsWith("\"")) return;
+    const size_t end = source_.find('"', at_ + 1);
+    if (end >= EndOfLine() || end - at_ - 1 > kIncludedNameMax) return;
+    defined_texts_.push_back({at_ + 1, macro, source_.substr(at_ + 1, end - at_ - 1)});
+    at_ = end + 1;
   }
 
   // From the blanks before the quote or bracket.
@@ -94,14 +114,15 @@ class IncludeScanner {
     SkipBlanks();
     const bool is_quoted = StartsWith("\"");
     if (!is_quoted && !StartsWith("<")) {
-      is_leading_ = false;  // a macro
+      is_leading_ = false;
+      if (const std::string_view macro = ReadWord(); !macro.empty() && !is_test) macros_.insert(macro);
       return;
     }
     const size_t end = source_.find(is_quoted ? '"' : '>', at_ + 1);
     if (end >= EndOfLine()) return;
     const std::string_view name = source_.substr(at_ + 1, end - at_ - 1);
     if (!name.empty() && name.size() <= kIncludedNameMax) {
-      found_.push_back({at_ + 1, std::string(name), is_quoted, is_test, is_leading_});
+      names_.push_back({at_ + 1, std::string(name), is_quoted, is_test, is_leading_});
     }
     at_ = end + 1;
   }
@@ -155,7 +176,9 @@ class IncludeScanner {
   bool is_leading_ = true;
   std::string_view guard_;
   bool guard_is_open_ = false;
-  std::vector<IncludedName> found_;
+  std::vector<IncludedName> names_;
+  std::set<std::string_view> macros_;
+  std::vector<DefinedText> defined_texts_;
 };
 
 // Without "." and ".."; none if it leaves the folder.
@@ -190,6 +213,16 @@ const v1::SourceFile* FindSource(const v1::Kernel& kernel, std::string_view path
   return nullptr;
 }
 
+// By macro, the sources that include it.
+std::map<std::string_view, std::vector<const v1::SourceFile*>> IncludersOfMacros(const v1::Kernel& kernel) {
+  std::map<std::string_view, std::vector<const v1::SourceFile*>> includers;
+  for (const v1::SourceFile& source : kernel.sources()) {
+    const IncludeScanner scanned(source.content());
+    for (const std::string_view macro : scanned.macros()) includers[macro].push_back(&source);
+  }
+  return includers;
+}
+
 // "vector", "cmath": no file of another project is named so.
 bool IsStandardHeader(std::string_view name) { return name.find_first_of("./") == std::string_view::npos; }
 
@@ -222,9 +255,54 @@ class LeadingHeaders {
   bool behind_source_ = false;
 };
 
+bool HasWord(std::string_view text, std::string_view word) {
+  for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !IsWordCharacter(text[at - 1])) && (end == text.size() || !IsWordCharacter(text[end]))) return true;
+  }
+  return false;
+}
+
+// Of a line "file:line:column: ..." or "file(line): ...".
+std::string_view FileOf(std::string_view line) {
+  std::string_view file = line.substr(0, line.find_first_of(":("));
+  while (file.substr(0, 2) == "./") file.remove_prefix(2);
+  return file;
+}
+
+// The lines of the first error, with the notes and the code that explain it.
+std::vector<std::string_view> FirstErrorIn(std::string_view log) {
+  constexpr size_t kLinesMax = 16;
+  std::vector<std::string_view> lines;
+  while (!log.empty() && lines.size() < kLinesMax) {
+    const std::string_view line = log.substr(0, log.find('\n'));
+    log.remove_prefix(std::min(line.size() + 1, log.size()));
+    const bool is_error = line.find(": error: ") != std::string_view::npos;
+    if (is_error && !lines.empty()) break;
+    if (is_error || !lines.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+// "<vector> in k.cc", of those that the compiler reads behind the constants.
+std::string HeadersBehindConstants(const v1::Kernel& kernel, const std::vector<std::string>& before) {
+  constexpr size_t kNamedMax = 3;
+  std::vector<std::string> found;
+  for (const v1::SourceFile& source : kernel.sources()) {
+    for (const IncludedName& included : FindIncludedNames(source.content())) {
+      if (included.is_test || std::find(before.begin(), before.end(), included.name) != before.end()) continue;
+      if (FindIncludedSource(kernel, source.path(), included.name, included.is_quoted) != nullptr) continue;
+      found.push_back(fmt::format("<{}> in {}", included.name, source.path()));
+    }
+  }
+  std::string text;
+  for (size_t i = 0; i < found.size() && i < kNamedMax; ++i) text += (i == 0 ? "" : ", ") + found[i];
+  return found.size() > kNamedMax ? text + ", ..." : text;
+}
+
 }  // namespace
 
-std::vector<IncludedName> FindIncludedNames(std::string_view source) { return IncludeScanner(source).Scan(); }
+std::vector<IncludedName> FindIncludedNames(std::string_view source) { return IncludeScanner(source).names(); }
 
 const v1::SourceFile* FindIncludedSource(const v1::Kernel& kernel, std::string_view includer, std::string_view name,
                                          bool is_quoted) {
@@ -240,14 +318,32 @@ const v1::SourceFile* FindIncludedSource(const v1::Kernel& kernel, std::string_v
 
 std::string WithFullIncludePaths(const v1::Kernel& kernel, const v1::SourceFile& source) {
   const std::string& content = source.content();
+  const IncludeScanner scanned(content);
+  // By offset, of so many bytes.
+  std::map<size_t, std::pair<size_t, std::string>> replaced;
+  for (const IncludedName& included : scanned.names()) {
+    const v1::SourceFile* const meant = FindIncludedSource(kernel, source.path(), included.name, included.is_quoted);
+    if (meant != nullptr) replaced[included.begin] = {included.name.size(), meant->path()};
+  }
+  if (!scanned.defined_texts().empty()) {
+    const auto includers = IncludersOfMacros(kernel);
+    for (const DefinedText& defined : scanned.defined_texts()) {
+      const auto found = includers.find(defined.macro);
+      if (found == includers.end()) continue;
+      for (const v1::SourceFile* const includer : found->second) {
+        const v1::SourceFile* const meant = FindIncludedSource(kernel, includer->path(), defined.text, true);
+        if (meant == nullptr) continue;
+        replaced[defined.begin] = {defined.text.size(), meant->path()};
+        break;
+      }
+    }
+  }
   std::string text;
   size_t copied = 0;
-  for (const IncludedName& included : FindIncludedNames(content)) {
-    const v1::SourceFile* const meant = FindIncludedSource(kernel, source.path(), included.name, included.is_quoted);
-    if (meant == nullptr || meant->path() == included.name) continue;
-    text.append(content, copied, included.begin - copied);
-    text += meant->path();
-    copied = included.begin + included.name.size();
+  for (const auto& [begin, by] : replaced) {
+    text.append(content, copied, begin - copied);
+    text += by.second;
+    copied = begin + by.first;
   }
   text.append(content, copied);
   return text;
@@ -290,6 +386,33 @@ std::string ConfigHeader(const v1::Kernel& kernel, const std::vector<std::pair<s
   header += "// The constants of this config.\n";
   for (const auto& constant : constants) header += DefineLine(constant);
   return header;
+}
+
+std::string HintOfConstantsInLibraries(const v1::Kernel& kernel,
+                                       const std::vector<std::pair<std::string, std::string>>& constants,
+                                       std::string_view log) {
+  const std::vector<std::string_view> lines = FirstErrorIn(log);
+  if (lines.empty() || kernel.sources_size() == 0) return "";
+  // GCC places an error in a macro where that is defined, and says last where it is used.
+  std::string_view file = FileOf(lines.front());
+  for (const std::string_view line : lines) {
+    if (line.find("in expansion of macro") != std::string_view::npos) file = FileOf(line);
+  }
+  if (FindSource(kernel, file) != nullptr) return "";
+  std::string names;
+  for (const auto& [name, value] : constants) {
+    const bool is_named =
+        std::any_of(lines.begin(), lines.end(), [&name = name](std::string_view line) { return HasWord(line, name); });
+    if (is_named) names += (names.empty() ? "" : ", ") + name;
+  }
+  LeadingHeaders leading(kernel);
+  leading.AddFrom(kernel.sources(0));
+  const std::string headers = HeadersBehindConstants(kernel, leading.names());
+  if (names.empty() || headers.empty()) return "";
+  return fmt::format(
+      " The constants of a config are macros ({}), also in library headers that a source includes behind other lines "
+      "than includes ({}): move these includes to the first lines of {}, or rename the parameter.",
+      names, headers, kernel.sources(0).path());
 }
 
 }  // namespace tunefarm

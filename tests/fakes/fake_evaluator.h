@@ -25,6 +25,7 @@ class FakeEvaluator : public Evaluator {
     tunefarm::v1::Outcome compile = tunefarm::v1::OUTCOME_OK;
     tunefarm::v1::Outcome run = tunefarm::v1::OUTCOME_OK;
     double median_ns = 1000;
+    bool cold_cache = false, self_judged = false;  // of the measurement
     Duration compile_time = std::chrono::milliseconds(20);
     Duration run_time = std::chrono::milliseconds(10);
     std::string message;
@@ -128,6 +129,8 @@ class FakeEvaluator : public Evaluator {
       measurement.set_ci_low_ns(script.median_ns * 0.99);
       measurement.set_ci_high_ns(script.median_ns * 1.01);
       measurement.set_samples(5);
+      measurement.set_cold_cache(script.cold_cache);
+      measurement.set_self_judged(script.self_judged);
       measurement.set_converged(true);
       for (int i = -2; request.keep_samples && i <= 2; ++i) {
         measurement.add_sample_ns(static_cast<float>(script.median_ns * (1 + 0.0005 * i)));

@@ -80,6 +80,11 @@ def take_all_memory():
     numpy.ones(1 << 46, dtype=numpy.uint8)
 
 
+def keep_memory_file():
+    KEPT.append(os.memfd_create("kept"))
+    os.truncate(KEPT[-1], 1 << 20)
+
+
 def leave_child():
     if os.fork() == 0:
         signal.pause()
@@ -101,6 +106,7 @@ def mount():
     raise RuntimeError("nobody minded")
 
 
+KEPT = []
 BEFORE = {
     "raise": fail,
     "sys_exit": lambda: sys.exit(0),
@@ -110,6 +116,7 @@ BEFORE = {
     "infinite_loop": spin,
     "sleep": lambda: time.sleep(3600),
     "memory_exhaustion": take_all_memory,
+    "memory_file": keep_memory_file,
     "child_left_behind": leave_child,
     "fork_bomb": fork_without_end,
     "socket": connect,

@@ -128,6 +128,12 @@ class CudaCompileBackend final : public CompileBackend {
     }
     result.set_outcome(output.outcome);
     result.set_message(output.message);
+    if (output.outcome == v1::OUTCOME_COMPILE_ERROR) {
+      const auto constants = kernel.plan->Constants(kernel.problem, config, kernel.device_class);
+      if (constants.ok()) {
+        *result.mutable_message() += HintOfConstantsInLibraries(kernel.plan->kernel(), *constants, output.log);
+      }
+    }
     if (output.outcome == v1::OUTCOME_OK) {
       // PTX has no registers yet.
       if (target == Target::kCubin) SetResources(kernel, output, result.mutable_resources());

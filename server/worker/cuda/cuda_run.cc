@@ -234,7 +234,7 @@ class CudaTrial final : public TrialPhases {
     // Alone on the device.
     BeginPhase(v1::PHASE_MEASURE);
     WitnessCalls calls;
-    calls.launch = [&](double* ns) { return WitnessedLaunch(ns); };
+    calls.launch = [&](WitnessedTime* time) { return WitnessedLaunch(&time->wall_ns); };
     calls.overhead = [](double, double*) -> Failure { return {}; };
     calls.sample_again = [&](double* median_ns) {
       Failure failed = SampleAgain();

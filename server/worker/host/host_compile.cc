@@ -192,6 +192,9 @@ class HostCompileBackend final : public CompileBackend {
     if (command.truncated) log += "\n(the log is longer; the rest was cut)\n";
     if (!command.exit.ok()) {
       SetFailure(command, log, result);
+      if (result->outcome() == v1::OUTCOME_COMPILE_ERROR) {
+        *result->mutable_message() += HintOfConstantsInLibraries(kernel.plan->kernel(), *constants, log);
+      }
       result->set_log(std::move(log));
       return absl::OkStatus();
     }

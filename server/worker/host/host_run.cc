@@ -364,7 +364,7 @@ class HostTrial final : public TrialPhases {
       slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
     }
     WitnessCalls calls;
-    calls.launch = [&](double* ns) { return WitnessedLaunch(ns); };
+    calls.launch = [&](WitnessedTime* time) { return WitnessedLaunch(time); };
     calls.overhead = [&](double busy_ns, double* ns) -> Failure {
       const absl::StatusOr<double> one =
           busy_ns > 0 ? tools_->overhead.Around(busy_ns, [this] { problem_->Reset(PoisonPattern::kFirst); })
@@ -394,6 +394,13 @@ class HostTrial final : public TrialPhases {
     }
     if (failure) return failure;
     TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
+    if (verdict.unsettled) {
+      return {v1::OUTCOME_LOST,
+              fmt::format("The machine has too few free processors to check the time of a kernel with threads: its "
+                          "samples say {} for a launch, {} launches that were timed from outside of its process took "
+                          "{} and more, and some of them waited for a processor.",
+                          FormatDuration(verdict.claimed_ns), verdict.launches, FormatDuration(verdict.witnessed_ns))};
+    }
     if (!verdict.contradicted) return {};
     return {v1::OUTCOME_WRONG_RESULT,
             fmt::format("Its samples say {} for a launch, but the shortest of {} launches that were timed from outside "
@@ -426,7 +433,7 @@ class HostTrial final : public TrialPhases {
 
   // One launch as the first on its inputs, from outside: the process does not run while outputs are poisoned, other
   // inputs take the place of those before, and caches are made cold.
-  Failure WitnessedLaunch(double* nanoseconds) {
+  Failure WitnessedLaunch(WitnessedTime* time) {
     if (variants_ > 0 && next_variant_ == (is_sampled_again_ ? 1 : variants_)) {
       is_begun_again_ = true;
       TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
@@ -438,24 +445,23 @@ class HostTrial final : public TrialPhases {
     }
     const PoisonPattern pattern = DrawPattern(&random_);
     problem_->Reset(pattern);
-    double ignored_ns = 0;
+    WitnessedTime ignored_time;
     TrialCommand command;
     if (has_prepare_) {
       command.kind = TrialCommand::kPrepare;
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_time));
     }
     if (IsCold()) {
       FlushFor(loaded_->buffers, tools_->flush_bytes);
     } else if (loaded_->process->ThreadCount() == 1) {
       // Nothing foreign runs meanwhile.
       command.kind = TrialCommand::kTouch;
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_ns));
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_time));
     }
-    *nanoseconds = 0;
     command.kind = TrialCommand::kStretch;
     for (size_t stretch = 0; stretch < stretches_.size(); ++stretch) {
       command.count = static_cast<uint32_t>(stretch);
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, stretches_[stretch] ? nanoseconds : &ignored_ns));
+      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, stretches_[stretch] ? time : &ignored_time));
     }
     TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
     v1::Verification ignored;
@@ -470,11 +476,14 @@ class HostTrial final : public TrialPhases {
   }
 
   // Adds to the time.
-  Failure ObeyFrozen(const TrialCommand& command, double* nanoseconds) {
-    int64_t took = 0;
+  Failure ObeyFrozen(const TrialCommand& command, WitnessedTime* time) {
+    WitnessedTime took;
     const TrialReply reply = loaded_->process->ObeyFrozen(
         command, BriefPhases::kBrief, [this] { phases_->Announce(); }, &took);
-    *nanoseconds += static_cast<double>(took);
+    time->wall_ns += took.wall_ns;
+    time->waited_ns += took.waited_ns;
+    time->busy_ns += took.busy_ns;
+    time->others_busy_ns += took.others_busy_ns;
     return Explain(reply);
   }
 

@@ -100,7 +100,10 @@ bool EnterView(const WorkerArguments& arguments, const SandboxView& view, Sandbo
 
 SeccompProfile ProfileOf(const WorkerArguments& arguments) {
   const bool host = !arguments.is_for_gpus();
-  if (arguments.is_python()) return host ? SeccompProfile::kPythonHost : SeccompProfile::kPythonCuda;
+  if (arguments.is_python() && !host) return SeccompProfile::kPythonCuda;
+  if (arguments.is_python()) {
+    return arguments.role == "compile" ? SeccompProfile::kPythonCompile : SeccompProfile::kPythonHost;
+  }
   if (arguments.role == "probe") return SeccompProfile::kProbe;
   if (arguments.role == "compile") return host ? SeccompProfile::kCompileHost : SeccompProfile::kCompileCuda;
   return host ? SeccompProfile::kRunHost : SeccompProfile::kRunCuda;

@@ -143,7 +143,7 @@ constexpr std::array kOwners = {
     ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_NOTIFY},  ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FIOSETOWN},
     ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, SIOCSPGRP},
 };
-// Memory that no limit of a trial counts: files in memory, pages that a pipe keeps after they were unmapped.
+// Memory that no limit counts: files in memory, pages that a pipe keeps after they were unmapped.
 constexpr std::array kUncountedMemory = {TUNEFARM_SYSCALL(memfd_create), TUNEFARM_SYSCALL(memfd_secret),
                                          TUNEFARM_SYSCALL(vmsplice)};
 // What one process takes or does and the whole machine feels: contexts of asynchronous I/O, of which all users share
@@ -207,6 +207,10 @@ class Rules {
     AddSockets();
     if (!IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kProbe})) AddTargets();
     if (IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate})) AddTrial();
+    if (profile_ == SeccompProfile::kPythonHost) {
+      // Softly: libffi, for one, takes a file in memory where it may and one in the scratch directory where not.
+      for (const Syscall& call : kUncountedMemory) Forbid(call, SCMP_ACT_ERRNO(EPERM));
+    }
     if (profile_ == SeccompProfile::kTrial) {
       for (const Syscall& call : kSignals) Forbid(call, Forbidden(), SCMP_A0(SCMP_CMP_NE, kOwnPid));
     }
@@ -230,7 +234,7 @@ class Rules {
     // Its flags lie in memory, out of a filter's sight. Without it the C library takes clone.
     Forbid(TUNEFARM_SYSCALL(clone3), SCMP_ACT_ERRNO(ENOSYS));
     if (IsAnyOf({SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kPythonHost,
-                 SeccompProfile::kPythonCuda, SeccompProfile::kProbe})) {
+                 SeccompProfile::kPythonCompile, SeccompProfile::kPythonCuda, SeccompProfile::kProbe})) {
       for (const uint64_t flag : kNewNamespaces) {
         Forbid(TUNEFARM_SYSCALL(clone), SCMP_ACT_ERRNO(EPERM), SCMP_A0(SCMP_CMP_MASKED_EQ, flag, flag));
       }

@@ -22,13 +22,14 @@
 namespace tunefarm {
 
 enum class SeccompProfile {
-  kCompileHost,  // starts compilers; no sockets
-  kCompileCuda,  // no processes, no sockets
-  kRunHost,      // starts trials, which narrow their rights by kTrial; no sockets
-  kRunCuda,      // no processes; local sockets only
-  kPythonHost,   // starts processes and programs; no sockets but pairs
-  kPythonCuda,   // the same, and local sockets
-  kProbe,        // asks compilers for their version; local sockets only
+  kCompileHost,    // starts compilers; no sockets
+  kCompileCuda,    // no processes, no sockets
+  kRunHost,        // starts trials, which narrow their rights by kTrial; no sockets
+  kRunCuda,        // no processes; local sockets only
+  kPythonHost,     // starts processes and programs; no sockets but pairs, no memory that its limits do not count
+  kPythonCompile,  // the same, and files in memory: a binary is handed over in one
+  kPythonCuda,     // the same, and local sockets; the driver does not start without files in memory
+  kProbe,          // asks compilers for their version; local sockets only
   // The code of a host kernel: no processes, no programs, no sockets, no signals to others, no memory that its limits
   // do not count.
   kTrial,

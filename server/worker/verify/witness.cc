@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <vector>
 
 namespace tunefarm {
 namespace {
 
 constexpr double kShare = 0.08;
 constexpr double kShortNs = 20e6;
+// Above this share of a launch's processor time, threads beside the first matter to its time.
+constexpr double kOthersShare = 0.08;
+// A wait for a processor that shows that there are too few for all that runs.
+constexpr double kLongWaitNs = 1e6;
 // Launches before a time is contradicted: kDoubtfulLaunches, or fewer after kPatience, but at least
 // kDoubtfulLaunchesMin.
 constexpr int kDoubtfulLaunches = 24;
@@ -24,6 +29,8 @@ class Hearing {
 
   WitnessVerdict Run() {
     verdict_.failure = Hear();
+    verdict_.unsettled = verdict_.contradicted && MayHideWaits();
+    if (verdict_.unsettled) verdict_.contradicted = false;
     return verdict_;
   }
 
@@ -39,7 +46,7 @@ class Hearing {
     if (!verdict_.contradicted) return {};
     // The samples may be from a faster time of the machine.
     TUNEFARM_RETURN_IF_FAILED(calls_.sample_again(&verdict_.claimed_ns));
-    least_ns_ = std::numeric_limits<double>::infinity();
+    times_.clear();
     return LaunchInDoubt();
   }
 
@@ -54,10 +61,10 @@ class Hearing {
   }
 
   Failure Launch() {
-    double ns = 0;
-    TUNEFARM_RETURN_IF_FAILED(calls_.launch(&ns));
+    WitnessedTime time;
+    TUNEFARM_RETURN_IF_FAILED(calls_.launch(&time));
     ++verdict_.launches;
-    least_ns_ = std::min(least_ns_, ns);
+    times_.push_back(time);
     return {};
   }
 
@@ -69,16 +76,27 @@ class Hearing {
   }
 
   bool Judge() {
-    verdict_.witnessed_ns = std::max(least_ns_ - overhead_ns_, 0.0);
+    double least_ns = std::numeric_limits<double>::infinity();
+    for (const WitnessedTime& time : times_) least_ns = std::min(least_ns, NeededNs(time, overhead_ns_));
+    verdict_.witnessed_ns = std::max(least_ns, 0.0);
     verdict_.contradicted = IsContradicted(verdict_.claimed_ns, verdict_.witnessed_ns, slack_ns_);
     return verdict_.contradicted;
+  }
+
+  bool MayHideWaits() const {
+    bool has_others = false, waits = false;
+    for (const WitnessedTime& time : times_) {
+      has_others = has_others || time.others_busy_ns > kOthersShare * time.busy_ns;
+      waits = waits || time.waited_ns > kLongWaitNs;
+    }
+    return has_others && waits;
   }
 
   const double slack_ns_;
   const Clock& clock_;
   const WitnessCalls& calls_;
   double overhead_ns_ = 0;
-  double least_ns_ = std::numeric_limits<double>::infinity();
+  std::vector<WitnessedTime> times_;  // since the samples that count
   WitnessVerdict verdict_;
 };
 
@@ -90,6 +108,10 @@ bool MayWin(double median_ns, double race_limit_ns) { return !(race_limit_ns > 0
 
 bool IsContradicted(double claimed_ns, double witnessed_ns, double slack_ns) {
   return claimed_ns < witnessed_ns - std::max(kShare * witnessed_ns, slack_ns);
+}
+
+double NeededNs(const WitnessedTime& time, double overhead_ns) {
+  return std::min(time.wall_ns, std::max(time.wall_ns - time.waited_ns, time.busy_ns)) - overhead_ns;
 }
 
 WitnessVerdict HearWitnesses(double claimed_ns, double slack_ns, const Clock& clock, const WitnessCalls& calls) {

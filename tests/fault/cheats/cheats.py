@@ -5,7 +5,8 @@ with CHEAT=1. Each is tuned as a user would; none may be kept on a false time.
     cheats.py --bin DIR [--gpu] [--warm-cache] [--only NAME] [--quiet]
 
 prints a row for each: the outcomes that the cheat had, its recorded time over that of the honest work, and the config
-that was kept. A new family is a file in host or cuda and a row in the tables below. --gpu runs the families in CUDA C++.
+that was kept. A new family is a file in host or cuda and a row in the tables below. --gpu runs the families in CUDA C++;
+without a GPU the exit status is then 77.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 # A recorded time below this share of the honest one is false: all of a family's work is the same.
 FALSE_BELOW = 0.9
+# The exit status that ctest knows as skipped.
+SKIPPED = 77
 # What must happen to the cheat: it never has a time in a final, or it has a true one, or either.
 REFUSED, TRUE, EITHER = "refused", "true", "either"
 
@@ -174,6 +177,10 @@ class Found:
         return failures
 
 
+def has_gpu(farm):
+    return any(device["device_class"]["kind"] == "DEVICE_KIND_CUDA" for device in farm.json("devices")["devices"])
+
+
 def tune(farm, farm_module, name, gpu, warm_cache):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-cheat."))
     try:
@@ -204,6 +211,9 @@ def main():
     failed = False
     with make_farm_class(farm_module, arguments.gpu)() as farm:
         farm.start()
+        if arguments.gpu and not has_gpu(farm):
+            print("Skipped: there is no GPU.")
+            return SKIPPED
         for warm_cache in [True] if arguments.warm_cache else [False, True]:
             for name, expectations in table.items():
                 if arguments.only not in (None, name):

@@ -89,6 +89,45 @@ TEST(SourceIncludesTest, FullPathsKeepTheLines) {
   EXPECT_EQ(WithFullIncludePaths(kernel, kernel.sources(1)), "x");
 }
 
+TEST(SourceIncludesTest, FullPathsOfTextsOfMacrosThatAreIncluded) {
+  const v1::Kernel kernel =
+      KernelOf({{"src/k.cu",
+                 "#if A\n#define HDR \"inc/y.h\"  // one\n#else\n#define HDR \"inc/z.h\"\n#endif\n"
+                 "#define OTHER \"inc/y.h\"\n#include HDR\n#include ANGLED\n"},
+                {"src/inc/y.h", "#define HDR2 \"y.h\"\n"},
+                {"src/inc/z.h", "#include HDR2\n"}});
+  EXPECT_EQ(WithFullIncludePaths(kernel, kernel.sources(0)),
+            "#if A\n#define HDR \"src/inc/y.h\"  // one\n#else\n#define HDR \"src/inc/z.h\"\n#endif\n"
+            "#define OTHER \"inc/y.h\"\n#include HDR\n#include ANGLED\n");
+  // What includes the macro says where its text is looked for.
+  EXPECT_EQ(WithFullIncludePaths(kernel, kernel.sources(1)), "#define HDR2 \"src/inc/y.h\"\n");
+}
+
+TEST(SourceIncludesTest, ConstantsThatBreakLibraryHeadersAreNamed) {
+  const v1::Kernel kernel =
+      KernelOf({{"k.cc", "#include <map>\n#define X\n#include <vector>\n#include \"a.h\"\n"}, {"a.h", ""}});
+  const std::vector<std::pair<std::string, std::string>> constants = {{"size", "4"}, {"T", "float"}, {"unused", "1"}};
+  const std::string gcc =
+      "./k.cc:1: warning: size\nIn file included from <command-line>:\n"
+      "./../tunefarm_config.h:2:14: error: expected unqualified-id before numeric constant\n    2 | #define size 4\n"
+      "      |              ^\n./../tunefarm_config.h:3:9: error: expected T\n";
+  EXPECT_EQ(HintOfConstantsInLibraries(kernel, constants, gcc),
+            " The constants of a config are macros (size), also in library headers that a source includes behind other "
+            "lines than includes (<vector> in k.cc): move these includes to the first lines of k.cc, or rename the "
+            "parameter.");
+  EXPECT_THAT(
+      HintOfConstantsInLibraries(kernel, constants, "/cuda/vector(7): error: expected a name\n  T size_of(size s);\n"),
+      HasSubstr("(size, T)"));
+  for (const char* log : {"", "all is well", "/usr/x.h:1:1: error: sizes of Tables\n",
+                          "./k.cc:9:1: error: size is no function\n", "k.cc(9): error: size is no function\n",
+                          "./../tunefarm_config.h:2:14: error: expected\n    2 | #define size 4\n"
+                          "./a.h:3:5: note: in expansion of macro 'size'\n"}) {
+    EXPECT_EQ(HintOfConstantsInLibraries(kernel, constants, log), "") << log;
+  }
+  EXPECT_EQ(HintOfConstantsInLibraries(KernelOf({{"k.cc", "#include <vector>\nint i;\n"}}), constants, gcc), "")
+      << "every library header is read before the constants";
+}
+
 TEST(SourceIncludesTest, TheConfigHeaderBeginsWithLibraryHeaders) {
   const v1::Kernel kernel = KernelOf({{"k.cc",
                                        "#include <Eigen/Dense>\n#include \"a.h\"\n#include <list>\n#include <x.h>\n"

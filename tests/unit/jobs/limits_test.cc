@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -107,6 +108,50 @@ TEST_F(LimitsTest, TheRooflineFloorEndsTheSearch) {
   EXPECT_LT(study.progress().done(), 11);
   EXPECT_THAT(study.search_ended_because(), HasSubstr("within 20 % of the roofline floor"));
   EXPECT_TRUE(study.has_best());
+}
+
+// Of TestKernel's configs the fastest takes 400 ns in finals, less than half of the floor of KernelWithWork.
+class ImplausibleTest : public LimitsTest {
+ protected:
+  // The best config's text, after a job in which caches are cold.
+  std::string BestOf(bool self_judged) {
+    Farm farm(directory_.path());
+    farm.evaluator().set_scripter([self_judged](const FakeEvaluator::Question& question) {
+      FakeEvaluator::Script script = Bowl(question);
+      if (question.config == "A=4,B=2") script.median_ns = 400;
+      script.cold_cache = true;
+      script.self_judged = self_judged;
+      return script;
+    });
+    const std::string name = farm.SubmitJob({1024}, KernelWithWork());
+    const auto watch = farm.service().Watch(
+        name, 0,
+        [this](const tunefarm::v1::JobEvent& event) {
+          if (!event.message().empty()) messages_.push_back(event.message());
+        },
+        [](const absl::Status&) {});
+    EXPECT_TRUE(farm.Finish(name));
+    farm.RunFor(std::chrono::seconds(1));
+    const auto job = farm.Job(name);
+    if (job.studies_size() != 1 || !job.studies(0).has_best()) return "none";
+    const auto& values = job.studies(0).best().config().values();
+    return "A=" + std::to_string(values.at("A").int_value()) + ",B=" + std::to_string(values.at("B").int_value());
+  }
+
+  std::vector<std::string> messages_;
+};
+
+TEST_F(ImplausibleTest, ATimeThatTheKernelTookItselfIsNotKept) {
+  EXPECT_EQ(BestOf(true), "A=4,B=1") << "the next ones take 1010 ns";
+  EXPECT_THAT(messages_, testing::Contains(testing::AllOf(HasSubstr("400 ns of trial "),
+                                                          HasSubstr("less than half of the roofline's floor, 1.00 µs"),
+                                                          HasSubstr("the kernel took it itself, and it is not kept"))));
+}
+
+TEST_F(ImplausibleTest, ATimeThatAnotherProcessTookIsKeptAndDoubted) {
+  EXPECT_EQ(BestOf(false), "A=4,B=2");
+  EXPECT_THAT(messages_, testing::Contains(testing::AllOf(HasSubstr("less than half of the roofline's floor"),
+                                                          HasSubstr("flops or bytes may be declared too high"))));
 }
 
 TEST_F(LimitsTest, AFloorThatIsNotKnownIsRefusedAtOnce) {

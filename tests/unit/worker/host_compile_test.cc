@@ -93,6 +93,19 @@ TEST(HostCompileTest, AParameterMayHaveANameOfTheLibrary) {
   EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
 }
 
+TEST(HostCompileTest, AParameterThatBreaksALibraryHeaderIsNamed) {
+  for (const char* before :
+       {"#define _GNU_SOURCE\n", "#if __cplusplus >= 201103L\n#endif\n", "static int first_line;\n"}) {
+    const std::string definition = std::string(kDefinition) + "parameters { name: \"size\" values { ints: [3] } }\n";
+    HostKernel kernel(definition, std::string(before) + "#include <vector>\n" + kSource);
+    std::string artifact;
+    const worker::v1::Result result = kernel.Compile(kernel.DefaultConfig(), &artifact);
+    EXPECT_EQ(result.outcome(), v1::OUTCOME_COMPILE_ERROR) << before;
+    EXPECT_THAT(result.message(), HasSubstr("macros (size), also in library headers")) << before;
+    EXPECT_THAT(result.message(), HasSubstr("(<vector> in sub/kernel.cc)")) << before;
+  }
+}
+
 TEST(HostCompileTest, HeadersOutsideOfTheDefinitionAreWhatABinaryIsMadeOf) {
   TemporaryDirectory outside;
   ASSERT_TRUE(WriteFileAtomically(outside.File("outside.h"), "#define FACTOR 2\n").ok());

@@ -297,6 +297,40 @@ TEST_F(HostRunTest, WhatATrialLeavesIsRemovedWhateverItsMode) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch));
 }
 
+// An error of ours, not of the next config's: another runner has to take the place of this one.
+TEST(HostRunScratchTest, ARunnerThatCannotEmptyItRunsNothingMore) {
+  HostKernel kernel(kFaultyDefinition, kFaultySource);
+  ASSERT_TRUE(kernel.Prepare().ok());
+  RunInput input = HostKernel::Input();
+  input.config = kernel.With("DOES", "good");
+  ASSERT_EQ(kernel.Compile(input.config, &input.artifact).outcome(), v1::OUTCOME_OK);
+  ASSERT_EQ(kernel.Run(input).outcome(), v1::OUTCOME_OK);
+  const std::string away = kernel.scratch() + ".away";
+  std::filesystem::rename(kernel.scratch(), away);
+  std::filesystem::create_directory_symlink(away, kernel.scratch());
+  EXPECT_EQ(kernel.Run(input).outcome(), v1::OUTCOME_OK) << "it began in an empty one";
+
+  const worker::v1::Result result = kernel.Run(input);
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_LOST);
+  EXPECT_THAT(result.message(), HasSubstr("The scratch directory of an earlier trial cannot be emptied"));
+  EXPECT_TRUE(result.worker_is_damaged());
+  const worker::v1::Prepared prepared = kernel.Prepare();
+  EXPECT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.outcome(), v1::OUTCOME_LOST);
+  EXPECT_THAT(prepared.message(), HasSubstr("cannot be emptied"));
+  EXPECT_TRUE(prepared.worker_is_damaged());
+
+  std::filesystem::remove(kernel.scratch());
+  std::filesystem::rename(away, kernel.scratch());
+  EXPECT_EQ(kernel.Run(input).outcome(), v1::OUTCOME_LOST) << "it stays damaged";
+  WorkerOptions options;
+  options.scratch_directory = kernel.scratch();
+  absl::StatusOr<std::unique_ptr<RunBackend>> next = MakeHostRunBackend(options);
+  ASSERT_TRUE(next.ok()) << next.status();
+  ASSERT_TRUE((*next)->Prepare(std::make_shared<PreparedKernel>(kernel.prepared()), &kernel.reporter).ok());
+  EXPECT_EQ((*next)->Run(input, &kernel.reporter).outcome(), v1::OUTCOME_OK);
+}
+
 TEST_F(HostRunTest, VerifyOnlyStopsThere) {
   RunInput input = HostKernel::Input();
   input.config = kernel_->DefaultConfig();

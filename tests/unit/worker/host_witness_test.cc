@@ -2,6 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
 
 #include "tests/unit/worker/host_kernel.h"
 
@@ -241,6 +248,59 @@ TEST(HonestTest, TwoHundredConfigsAreWitnessedAndNoneIsRefused) {
         EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << "kind " << kind << ", cost " << cost << ": " << result.message();
       }
     }
+  }
+}
+
+// So many for each processor of the machine, which never wait for anything else.
+class BusyProcesses {
+ public:
+  explicit BusyProcesses(unsigned for_each) {
+    for (unsigned i = 0; i < for_each * std::thread::hardware_concurrency(); ++i) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (true) {
+        }
+      }
+      pids_.push_back(pid);
+    }
+  }
+  ~BusyProcesses() {
+    for (const pid_t pid : pids_) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+    }
+  }
+  BusyProcesses(const BusyProcesses&) = delete;
+  BusyProcesses& operator=(const BusyProcesses&) = delete;
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+TEST(HonestTest, NoneIsRefusedWhereEveryLaunchWaitsForAProcessor) {
+  CompiledHostKernel kernel(kHonestDefinition, kHonestSource);
+  CompiledHostKernel lazy(kDefinition, kSource);
+  const BusyProcesses busy(8);
+  for (int64_t kind = 0; kind < 5; ++kind) {
+    for (int64_t cost = 10; cost < 15; ++cost) {
+      RunInput input = kernel.TrialInput();
+      input.policy.set_time_budget_ms(50);
+      input.policy.set_noisy_relative_half_width(-1);
+      input.config.Set("KIND", Value(kind));
+      input.config.Set("COST", Value(cost));
+      const worker::v1::Result result = kernel.Run(input);
+      // Of the kind with a thread its waits are not seen.
+      EXPECT_TRUE(result.outcome() == v1::OUTCOME_OK || (kind == 2 && result.outcome() == v1::OUTCOME_LOST))
+          << "kind " << kind << ", cost " << cost << ": " << result.message();
+    }
+  }
+  for (const int does : {kUnlessPoisoned, kByInputs}) {
+    RunInput input = lazy.TrialInput();
+    input.policy.set_time_budget_ms(50);
+    input.policy.set_warm_cache(true);
+    input.config.Set("DOES", Value(int64_t{does}));
+    EXPECT_EQ(lazy.Run(input).outcome(), v1::OUTCOME_WRONG_RESULT) << does;
   }
 }
 

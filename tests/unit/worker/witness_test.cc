@@ -18,21 +18,27 @@ constexpr double kOverheadNs = 12e3;
 
 Failure Crash(const char* message) { return {v1::OUTCOME_RUN_CRASH, message}; }
 
-// A kernel of `true_ns` on a machine whose launches are disturbed with a probability, by an exponential time.
+// A kernel of `true_ns` on a machine whose launches are disturbed with a probability, by an exponential time, and where
+// each thread may have to wait for a processor for 10 to 30 ms, the launches that measure the overhead not.
 struct Machine {
   double true_ns = 0;
   double disturbed = 0;
   double disturbance_ns = 0;
-  double again_ns = 0;  // what samples taken again say; 0: they fail
+  bool first_waits = false, others_wait = false;
+  double others_share = 0;  // of the work: what threads beside the first do, while the first sleeps
+  double again_ns = 0;      // what samples taken again say; 0: they fail
   int launches = 0;
   PhiloxStream random{1};
 
   WitnessCalls Calls() {
     WitnessCalls calls;
-    calls.launch = [this](double* ns) -> Failure {
+    calls.launch = [this](WitnessedTime* time) -> Failure {
       ++launches;
-      *ns = true_ns * (1 + 0.02 * random.NextDouble()) + kOverheadNs;
-      if (random.NextDouble() < disturbed) *ns -= disturbance_ns * std::log(1 - random.NextDouble());
+      time->busy_ns = true_ns * (1 + 0.02 * random.NextDouble());
+      time->others_busy_ns = others_share * time->busy_ns;
+      time->waited_ns = first_waits ? Wait() : 0;
+      time->wall_ns = time->busy_ns + time->waited_ns + (others_wait ? Wait() : 0) + kOverheadNs;
+      if (random.NextDouble() < disturbed) time->wall_ns -= disturbance_ns * std::log(1 - random.NextDouble());
       return {};
     };
     calls.overhead = [](double, double* ns) -> Failure {
@@ -45,6 +51,8 @@ struct Machine {
     };
     return calls;
   }
+
+  double Wait() { return 10e6 + 20e6 * random.NextDouble(); }
 };
 
 TEST(WitnessTest, OnlyMuchLongerLaunchesContradict) {
@@ -85,6 +93,53 @@ TEST(WitnessTest, AnHonestTimeStandsOnABusyMachine) {
     EXPECT_FALSE(verdict.contradicted) << "seed " << seed;
   }
   EXPECT_LT(sampled_again, 100);
+}
+
+TEST(WitnessTest, AnHonestTimeStandsWhereEveryLaunchWaitsForAProcessor) {
+  for (uint64_t seed = 1; seed <= 1'000; ++seed) {
+    Machine machine;
+    machine.true_ns = machine.again_ns = std::pow(10.0, 3 + static_cast<double>(seed % 6));
+    machine.first_waits = true;
+    machine.random = PhiloxStream(seed);
+    FakeClock clock;
+    const WitnessVerdict verdict = HearWitnesses(machine.true_ns, kSlackNs, clock, machine.Calls());
+    EXPECT_FALSE(verdict.contradicted || verdict.unsettled) << "seed " << seed;
+    EXPECT_EQ(verdict.launches, WitnessesOf(machine.true_ns)) << "seed " << seed;
+  }
+}
+
+TEST(WitnessTest, AFalseTimeIsContradictedWhereEveryLaunchWaits) {
+  Machine machine;
+  machine.true_ns = 1e6;
+  machine.again_ns = 246;
+  machine.first_waits = true;
+  FakeClock clock;
+  const WitnessVerdict verdict = HearWitnesses(246, kSlackNs, clock, machine.Calls());
+  EXPECT_TRUE(verdict.contradicted);
+  EXPECT_NEAR(verdict.witnessed_ns, 1e6, 0.05e6);
+}
+
+TEST(WitnessTest, WaitsOfOtherThreadsSettleNothing) {
+  Machine machine;
+  machine.true_ns = machine.again_ns = 1e6;
+  machine.others_share = 0.5;
+  machine.others_wait = true;
+  FakeClock clock;
+  EXPECT_TRUE(HearWitnesses(1e6, kSlackNs, clock, machine.Calls()).contradicted) << "nothing shows that they waited";
+  machine.first_waits = true;
+  const WitnessVerdict verdict = HearWitnesses(1e6, kSlackNs, clock, machine.Calls());
+  EXPECT_TRUE(verdict.unsettled);
+  EXPECT_FALSE(verdict.contradicted || verdict.failure);
+}
+
+TEST(WitnessTest, WhatThreadsComputeCountsWhateverWaits) {
+  EXPECT_EQ(NeededNs({.wall_ns = 5e6, .waited_ns = 4e6, .busy_ns = 0.9e6}, 0), 1e6);
+  EXPECT_EQ(NeededNs({.wall_ns = 5e6, .waited_ns = 0, .busy_ns = 0.9e6}, 0), 5e6) << "it slept";
+  EXPECT_EQ(NeededNs({.wall_ns = 5e6, .waited_ns = 5e6, .busy_ns = 4.9e6, .others_busy_ns = 4.9e6}, 0), 4.9e6)
+      << "its own thread worked while the first waited";
+  EXPECT_EQ(NeededNs({.wall_ns = 5e6, .waited_ns = 1e6, .busy_ns = 19e6, .others_busy_ns = 15e6}, 0), 5e6)
+      << "never more than by the clock";
+  EXPECT_EQ(NeededNs({.wall_ns = 5e6}, 1e6), 4e6) << "only the clock is known";
 }
 
 TEST(WitnessTest, SamplesOfAFasterTimeAreTakenAgain) {
@@ -133,7 +188,7 @@ TEST(WitnessTest, AFailureEndsIt) {
   FakeClock clock;
   EXPECT_EQ(HearWitnesses(246, kSlackNs, clock, machine.Calls()).failure.message, "no samples again");
   WitnessCalls calls = machine.Calls();
-  calls.launch = [](double*) { return Crash("no launch"); };
+  calls.launch = [](WitnessedTime*) { return Crash("no launch"); };
   EXPECT_EQ(HearWitnesses(1e6, kSlackNs, clock, calls).failure.message, "no launch");
   calls = machine.Calls();
   calls.overhead = [](double, double*) { return Crash("no overhead"); };

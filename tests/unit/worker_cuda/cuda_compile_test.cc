@@ -270,6 +270,25 @@ TEST_F(CudaCompile, AQuotedHeaderIsFoundBesideItsIncluder) {
   EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
 }
 
+TEST_F(CudaCompile, AHeaderThatAMacroNamesIsFoundBesideItsIncluder) {
+  const Result result = CompileSmall(
+      backend_.get(), "",
+      {{"src/k.cu",
+        "#define HDR \"inc/y.h\"\n#include HDR\nextern \"C\" __global__ void k() { static_assert(kY == 1); }\n"},
+       {"src/inc/y.h", "constexpr int kY = 1;\n"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
+TEST_F(CudaCompile, ParametersThatBreakALibraryHeaderAreNamed) {
+  const Result result = CompileSmall(
+      backend_.get(),
+      "parameters { name: \"x\" values { ints: [ 1 ] } } parameters { name: \"y\" values { ints: [ 2 ] } }",
+      {{"k.cu", "#define LOCAL 1\n#include <cuda_fp16.h>\nextern \"C\" __global__ void k() {}\n"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_COMPILE_ERROR);
+  EXPECT_THAT(result.message(), HasSubstr("macros (x, y), also in library headers"));
+  EXPECT_THAT(result.message(), HasSubstr("<cuda_fp16.h> in k.cu"));
+}
+
 TEST_F(CudaCompile, StandardHeadersAreThere) {
   const Result result = CompileSmall(backend_.get(), "", {{"k.cu", R"cu(
 #include <algorithm>

@@ -37,11 +37,11 @@ absl::StatusOr<double> LaunchOverhead::Around(double busy_ns, const std::functio
   double least_ns = kOverheadMaxNs;
   for (int i = 0; i < kLaunches; ++i) {
     before_each();
-    int64_t took_ns = 0;
-    if (process->ObeyFrozen(command, {}, nullptr, &took_ns).kind != TrialReply::kDone) {
+    WitnessedTime took;
+    if (process->ObeyFrozen(command, {}, nullptr, &took).kind != TrialReply::kDone) {
       return Unavailable("the process that measures the overhead of launches ended");
     }
-    least_ns = std::min(least_ns, static_cast<double>(took_ns) - command.count);
+    least_ns = std::min(least_ns, took.wall_ns - command.count);
   }
   return std::max(least_ns, 0.0);
 }

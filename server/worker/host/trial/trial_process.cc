@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,37 @@ std::vector<pid_t> Children() {
   }
   return children;
 }
+
+// What the Linux scheduler has counted of a thread since it began, in nanoseconds: 0 where it does not count.
+struct ThreadTimes {
+  int64_t busy_ns = 0, waited_ns = 0;
+};
+
+ThreadTimes TimesIn(const std::string& schedstat) {
+  ThreadTimes times;
+  const absl::StatusOr<std::string> text = ReadFile(schedstat, 256);
+  if (!text.ok()) return times;
+  const char* const end = text->data() + text->size();
+  const std::from_chars_result busy = std::from_chars(text->data(), end, times.busy_ns);
+  if (busy.ec == std::errc() && busy.ptr < end) std::from_chars(busy.ptr + 1, end, times.waited_ns);
+  return times;
+}
+
+// This thread's and a frozen child's, of which `busy_ns` is exact: it does not run.
+struct TimesOfBoth {
+  explicit TimesOfBoth(pid_t child) : first(TimesIn("/proc/" + std::to_string(child) + "/schedstat")) {
+    waited_ns = first.waited_ns + TimesIn("/proc/thread-self/schedstat").waited_ns;
+    clockid_t clock = 0;
+    timespec busy = {};
+    if (clock_getcpuclockid(child, &clock) == 0 && clock_gettime(clock, &busy) == 0) {
+      busy_ns = busy.tv_sec * 1'000'000'000 + busy.tv_nsec;
+    }
+  }
+
+  ThreadTimes first;  // of the child's threads
+  int64_t waited_ns = 0;
+  int64_t busy_ns = 0;  // of all threads of the child
+};
 
 }  // namespace
 
@@ -163,19 +195,28 @@ void TrialProcess::Thaw() {
 }
 
 TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
-                                    const std::function<void()>& when_late, int64_t* nanoseconds) {
+                                    const std::function<void()>& when_late, WitnessedTime* time) {
   if (!HasStood()) {
     TrialReply reply;
     reply.kind = TrialReply::kContinued;
     return reply;
   }
+  const TimesOfBoth before(pid_);
   // It cannot read the command before it is thawed.
   Send(command);
   const MonotonicTime start = Clock::Real()->Now();
   Thaw();
   TrialReply reply = Await(late_after, when_late);
-  *nanoseconds = (Clock::Real()->Now() - start).count();
-  if (reply.kind == TrialReply::kDone && !Freeze()) return AwaitDeath() ? DeadReply() : TrialReply();
+  const MonotonicTime end = Clock::Real()->Now();
+  if (reply.kind != TrialReply::kDone) return reply;
+  const TimesOfBoth answered(pid_);
+  if (!Freeze()) return AwaitDeath() ? DeadReply() : TrialReply();
+  const TimesOfBoth frozen(pid_);
+  *time = WitnessedTime();
+  time->wall_ns = static_cast<double>((end - start).count());
+  time->waited_ns = static_cast<double>(answered.waited_ns - before.waited_ns);
+  time->busy_ns = static_cast<double>(frozen.busy_ns - before.busy_ns);
+  time->others_busy_ns = time->busy_ns - static_cast<double>(frozen.first.busy_ns - before.first.busy_ns);
   return reply;
 }
 

@@ -61,16 +61,17 @@ int Thread() {
   return error != 0 ? error : pthread_join(thread, nullptr);
 }
 
-constexpr SeccompProfile kAll[] = {SeccompProfile::kCompileHost, SeccompProfile::kCompileCuda, SeccompProfile::kRunHost,
-                                   SeccompProfile::kRunCuda,     SeccompProfile::kProbe,       SeccompProfile::kTrial,
-                                   SeccompProfile::kPythonHost,  SeccompProfile::kPythonCuda};
+constexpr SeccompProfile kAll[] = {
+    SeccompProfile::kCompileHost, SeccompProfile::kCompileCuda,   SeccompProfile::kRunHost,
+    SeccompProfile::kRunCuda,     SeccompProfile::kProbe,         SeccompProfile::kTrial,
+    SeccompProfile::kPythonHost,  SeccompProfile::kPythonCompile, SeccompProfile::kPythonCuda};
 
 TEST(SeccompFilterTest, ProgramsThatAreBoundStillWork) {
   for (const SeccompProfile profile : kAll) {
     SCOPED_TRACE(static_cast<int>(profile));
     EXPECT_EQ(EndUnder(profile, Thread), 0);
-    if (profile != SeccompProfile::kTrial) {
-      // The CUDA driver does not start without it.
+    if (profile != SeccompProfile::kTrial && profile != SeccompProfile::kPythonHost) {
+      // The CUDA driver does not start without it, and compile workers hand over binaries in one.
       EXPECT_EQ(EndUnder(profile, [] { return Error(memfd_create("x", 0)); }), 0);
     }
     EXPECT_EQ(EndUnder(profile,
@@ -86,6 +87,13 @@ TEST(SeccompFilterTest, ProgramsThatAreBoundStillWork) {
                        }),
               -SIGTERM);
   }
+}
+
+TEST(SeccompFilterTest, KernelsInPythonOnTheHostHaveOnlyMemoryThatIsCounted) {
+  const SeccompProfile profile = SeccompProfile::kPythonHost;
+  EXPECT_EQ(EndUnder(profile, [] { return Error(memfd_create("x", 0)); }), EPERM);
+  EXPECT_EQ(EndUnder(profile, [] { return Error(syscall(SYS_memfd_secret, 0)); }), EPERM);
+  EXPECT_EQ(EndUnder(profile, [] { return Error(vmsplice(1, nullptr, 0, 0)); }), EPERM);
 }
 
 TEST(SeccompFilterTest, NobodyReachesTheMachine) {
@@ -127,8 +135,9 @@ TEST(SeccompFilterTest, CallsNewerThanTheListsDoNotExist) {
 }
 
 TEST(SeccompFilterTest, NamespacesCannotBeMadeByCloneEither) {
-  for (const SeccompProfile profile : {SeccompProfile::kCompileHost, SeccompProfile::kRunHost,
-                                       SeccompProfile::kPythonHost, SeccompProfile::kPythonCuda}) {
+  for (const SeccompProfile profile :
+       {SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kPythonHost,
+        SeccompProfile::kPythonCompile, SeccompProfile::kPythonCuda}) {
     for (const int flag : {CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWNET}) {
       EXPECT_EQ(EndUnder(profile, [flag] { return Error(syscall(SYS_clone, flag | SIGCHLD, 0, 0, 0, 0)); }), EPERM);
     }
@@ -137,8 +146,9 @@ TEST(SeccompFilterTest, NamespacesCannotBeMadeByCloneEither) {
 }
 
 TEST(SeccompFilterTest, OnlySomeRolesStartProcesses) {
-  for (const SeccompProfile profile : {SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kProbe,
-                                       SeccompProfile::kPythonHost, SeccompProfile::kPythonCuda}) {
+  for (const SeccompProfile profile :
+       {SeccompProfile::kCompileHost, SeccompProfile::kRunHost, SeccompProfile::kProbe, SeccompProfile::kPythonHost,
+        SeccompProfile::kPythonCompile, SeccompProfile::kPythonCuda}) {
     EXPECT_EQ(EndUnder(profile, Fork), 0);
   }
   for (const SeccompProfile profile : {SeccompProfile::kCompileCuda, SeccompProfile::kRunCuda}) {

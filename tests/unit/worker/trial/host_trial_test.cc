@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,7 +192,7 @@ class FrozenTrialTest : public ::testing::Test {
   std::unique_ptr<TrialProcess> process_;
   pid_t pid_ = -1;
   TrialCommand command_;
-  int64_t took_ns_ = 0;
+  WitnessedTime took_;
 };
 
 TEST_F(FrozenTrialTest, RunsForOneCommandAtATime) {
@@ -198,8 +200,10 @@ TEST_F(FrozenTrialTest, RunsForOneCommandAtATime) {
   EXPECT_EQ(process_->ThreadCount(), 1);
   for (int i = 0; i < 100; ++i) {
     EXPECT_TRUE(process_->HasStood());
-    ASSERT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_ns_).kind, TrialReply::kDone);
-    EXPECT_GE(took_ns_, 100'000);
+    ASSERT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_).kind, TrialReply::kDone);
+    EXPECT_GE(took_.wall_ns, 100e3);
+    EXPECT_GT(took_.busy_ns, 0);
+    EXPECT_GE(took_.waited_ns, 0);
   }
   EXPECT_TRUE(process_->HasStood());
   process_->Thaw();
@@ -214,7 +218,7 @@ TEST_F(FrozenTrialTest, OneThatRanMeanwhileIsFoundOut) {
   // Also if it has stopped again.
   ASSERT_EQ(kill(pid_, SIGSTOP), 0);
   EXPECT_FALSE(process_->HasStood());
-  EXPECT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_ns_).kind, TrialReply::kContinued);
+  EXPECT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_).kind, TrialReply::kContinued);
 }
 
 TEST_F(FrozenTrialTest, OneThatDiedCannotBeFrozen) {
@@ -223,6 +227,58 @@ TEST_F(FrozenTrialTest, OneThatDiedCannotBeFrozen) {
   EXPECT_EQ(process_->Await().kind, TrialReply::kDied);
   EXPECT_FALSE(process_->Freeze());
   EXPECT_FALSE(process_->HasStood());
+}
+
+// Takes all of the first processor of this thread's until the end.
+class BusyProcess {
+ public:
+  BusyProcess() : pid_(fork()) {
+    if (pid_ != 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    PinToFirst(0);
+    while (true) {
+    }
+  }
+  ~BusyProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  BusyProcess(const BusyProcess&) = delete;
+  BusyProcess& operator=(const BusyProcess&) = delete;
+
+  static bool PinToFirst(pid_t pid) {
+    cpu_set_t all, first;
+    if (sched_getaffinity(0, sizeof(all), &all) != 0) return false;
+    CPU_ZERO(&first);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (!CPU_ISSET(cpu, &all)) continue;
+      CPU_SET(cpu, &first);
+      break;
+    }
+    return sched_setaffinity(pid, sizeof(first), &first) == 0;
+  }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST_F(FrozenTrialTest, AWaitForAProcessorIsNoWork) {
+  std::ifstream schedstat("/proc/self/schedstat");
+  std::string counted;
+  if (!std::getline(schedstat, counted) || counted.starts_with("0 0 0")) GTEST_SKIP() << "Linux counts no waits here";
+  ASSERT_TRUE(BusyProcess::PinToFirst(pid_));
+  const BusyProcess busy[3];
+  ASSERT_TRUE(process_->Freeze());
+  // Longer than the slices that the scheduler gives to a process beside three others.
+  command_.count = 50'000'000;
+  double waited_ns = 0;
+  for (int i = 0; i < 100 && waited_ns < 1e6; ++i) {
+    ASSERT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_).kind, TrialReply::kDone);
+    EXPECT_GE(took_.wall_ns, 50e6);
+    waited_ns = took_.waited_ns;
+  }
+  EXPECT_GE(waited_ns, 1e6);
+  EXPECT_LT(took_.busy_ns, took_.wall_ns - 0.5e6) << "what waits does not compute";
 }
 
 constexpr char kLargeDefinition[] = R"(
