@@ -174,9 +174,9 @@ TEST(WitnessTest, LongLaunchesAreHeardForALimitedTime) {
   FakeClock clock;
   WitnessCalls calls = machine.Calls();
   const auto launch = calls.launch;
-  calls.launch = [&](double* ns) {
+  calls.launch = [&](WitnessedTime* time) {
     clock.Advance(std::chrono::seconds(1));
-    return launch(ns);
+    return launch(time);
   };
   EXPECT_TRUE(HearWitnesses(246, kSlackNs, clock, calls).contradicted);
   EXPECT_LE(machine.launches, 3 + 2 * 4);
