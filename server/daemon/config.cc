@@ -162,6 +162,8 @@ const std::vector<Setting>& Settings() {
        "Longest compilation of one config.", 100, 3'600'000},
       {"launch_timeout_ms", "--launch-timeout-ms", &DaemonConfig::launch_timeout_ms,
        "Longest launch sequence of one config.", 10, 3'600'000},
+      {"prepare_timeout_ms", "--prepare-timeout-ms", &DaemonConfig::prepare_timeout_ms,
+       "Longest time for building the inputs and the reference output of one problem.", 100, 3'600'000},
       {"worker_path", "--worker", &DaemonConfig::worker_path,
        "The tunefarm-worker program (default: beside this program)."},
       {"required_isolation", "--required-isolation", &DaemonConfig::required_isolation,

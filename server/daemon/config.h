@@ -52,11 +52,13 @@ struct DaemonConfig {
   int compile_workers = 0;          // 0: one per core
   int compile_timeout_ms = 60'000;  // of one config
   int launch_timeout_ms = 10'000;   // first launch sequence of one config, and every one after it
-  std::string required_isolation;   // "L1": jobs are refused where workers reach less; empty: whatever can be had
-  std::string http_listen;          // loopback address of /metrics and /healthz; empty: off
-  std::string dashboard_listen;     // of the dashboard and the HTTP API; with TLS any address; empty: off
-  std::string dashboard_hosts;      // "tune.example,farm-1": further names under which it is reached
-  int max_active_jobs = 10'000;     // more are refused
+  // Inputs and reference of one problem.
+  int prepare_timeout_ms = 120'000;
+  std::string required_isolation;  // "L1": jobs are refused where workers reach less; empty: whatever can be had
+  std::string http_listen;         // loopback address of /metrics and /healthz; empty: off
+  std::string dashboard_listen;    // of the dashboard and the HTTP API; with TLS any address; empty: off
+  std::string dashboard_hosts;     // "tune.example,farm-1": further names under which it is reached
+  int max_active_jobs = 10'000;    // more are refused
   int64_t max_database_bytes = int64_t{16} << 30;    // the file never grows beyond; 0 on PostgreSQL: no bound of ours
   int64_t max_cache_bytes = int64_t{4} << 30;        // of compiled binaries on disk; 0: none are kept there
   int64_t max_data_file_bytes = int64_t{32} << 30;   // of the users' data files on disk; half of it for one caller

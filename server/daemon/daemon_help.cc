@@ -33,7 +33,8 @@ const std::vector<Group>& Groups() {
        {"use_gpu", "standby_runners", "share_host", "lookups_first", "cuda_path", "host_compiler", "python_interpreter",
         "compile_workers"}},
       {"Trials and their isolation",
-       {"compile_timeout_ms", "launch_timeout_ms", "worker_path", "required_isolation", "worker_uid_base"}},
+       {"compile_timeout_ms", "launch_timeout_ms", "prepare_timeout_ms", "worker_path", "required_isolation",
+        "worker_uid_base"}},
       {"Logs", {"log_level", "log_json", "log_file", "log_file_max_bytes", "log_files", "keep_logs_days"}},
       {"Other", {}}};
   return groups;

@@ -75,7 +75,7 @@ void Scheduler::Stop() {
   const Work work(this);
   stopped_ = true;
   for (const auto& [job_id, driven] : jobs_) {
-    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer}) {
+    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer, driven.quiet_timer}) {
       deps_.executor->Cancel(timer);
     }
     driven.run->GiveUpTasks();
@@ -110,6 +110,7 @@ void Scheduler::Claimed(int64_t job_id) {
     if (driven == nullptr) return;
     driven->run->Begin();
     self->StartTimer(*driven);
+    self->TellQuiet(*driven);
     self->PublishSoon(*driven);
   });
 }
@@ -200,6 +201,20 @@ void Scheduler::PublishSoon(Driven& driven) {
         if (late->run->has_news()) late->run->Publish();
       },
       left);
+}
+
+void Scheduler::TellQuiet(Driven& driven) {
+  if (driven.quiet_timer != 0 || stopped_) return;
+  driven.quiet_timer = Post(
+      [job_id = driven.run->id()](Scheduler* self) {
+        const Work work(self);
+        Driven* const late = self->FindRun(job_id);
+        if (late == nullptr) return;
+        late->quiet_timer = 0;
+        late->run->PublishWaiting();
+        self->TellQuiet(*late);
+      },
+      driven.run->UntilQuiet());
 }
 
 // ---- Steps ----

@@ -105,6 +105,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     TimerId time_timer = 0;
     TimerId retry_timer = 0;
     TimerId publish_timer = 0;
+    TimerId quiet_timer = 0;
   };
   // A job that has room in memory, as it was read when it got it.
   struct AdmittedJob {
@@ -180,6 +181,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void FinishCancel(int64_t job_id, Duration delay = Duration::zero()) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // What has changed of the job, to readers: no more often than every JobRun::kPublishPause.
   void PublishSoon(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // Has a job none of whose trials ends say so, from its first trial on for as long as it is driven here.
+  void TellQuiet(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
 
   const Dependencies deps_;
   JobBoard board_;

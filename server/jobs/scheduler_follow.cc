@@ -167,7 +167,7 @@ void Scheduler::Remove(int64_t job_id) {
   if (const auto found = jobs_.find(job_id); found != jobs_.end()) {
     const Driven& driven = found->second;
     if (!IsTerminal(driven.run->row().state)) LogInfo("jobs", "{} is not driven here from now on", JobName(job_id));
-    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer}) {
+    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer, driven.quiet_timer}) {
       deps_.executor->Cancel(timer);
     }
     for (const auto& [study_id, study] : driven.run->studies()) job_of_study_.erase(study_id);
