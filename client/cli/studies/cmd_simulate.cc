@@ -51,7 +51,8 @@ absl::StatusOr<std::string> NewestJobOf(Session* session, const std::string& tex
     }
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
-  return NotFound("there is neither a file nor an ended job of a kernel '{0}'; run: tunefarm tune {0}", text);
+  return NotFound("there is neither a file nor an ended job of a kernel '{0}'; run: tunefarm tune {1}", text,
+                  ShellWord(text));
 }
 
 // A kernel's folder, or a word that is no file and has no ending, such as "matmul_host".
