@@ -330,11 +330,11 @@ std::vector<std::pair<std::string, std::string>> ParseLabels(const std::string& 
 }
 
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
-                                               const EnvironmentGetter& environment) {
+                                               const EnvironmentGetter& environment, size_t help_columns) {
   DaemonFlags flags;
   absl::Status flag_error;
   CLI::App app("tunefarmd tunes GPU kernels as a service. Its command line is the program tunefarm.", "tunefarmd");
-  app.formatter(std::make_shared<DaemonHelpFormatter>());
+  app.formatter(std::make_shared<DaemonHelpFormatter>(help_columns));
   app.set_help_flag("-h,--help", "Print help and exit.");
   app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION),
                        "Print the version and exit.");

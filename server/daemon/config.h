@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/base/help_text.h"
 #include "server/base/xdg.h"
 
 namespace tunefarm {
@@ -84,9 +85,10 @@ struct DaemonFlags {
 };
 
 // Applies the layers. `arguments` without the program name. Cancelled with the text to print when --help or --version
-// was asked for; InvalidArgument for a usage error.
+// was asked for, the help in lines of `help_columns`; InvalidArgument for a usage error.
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
-                                               const EnvironmentGetter& environment);
+                                               const EnvironmentGetter& environment,
+                                               size_t help_columns = kHelpColumns);
 
 // Of "host:port": whether only this machine can reach it.
 bool IsLoopback(const std::string& address);

@@ -449,7 +449,7 @@ std::string JobRun::WaitingReason() const {
 }
 
 Duration JobRun::QuietTime() const {
-  if (done_at_begin_ < 0 || row_.state != JobState::kRunning) return Duration::zero();
+  if (!has_begun() || row_.state != JobState::kRunning) return Duration::zero();
   const Duration waited = tools_.executor->clock()->Now() - last_ended_;
   if (waited < QuietFirst()) return Duration::zero();
   Duration told = QuietFirst();

@@ -92,6 +92,7 @@ class JobRun {
   void SetState(JobState state, const std::string& reason);
   // Its first trial has been handed out.
   void Begin();
+  bool has_begun() const { return done_at_begin_ >= 0; }  // here
 
   // Trials of a unit that were reported.
   void AddTrials(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials);

@@ -85,8 +85,20 @@ void Scheduler::Stop() {
 
 // ---- What happens ----
 
-void Scheduler::StartTimer(Driven& driven) {
+void Scheduler::StartTimers(Driven& driven) {
   const JobRun& run = *driven.run;
+  if (run.has_begun() && driven.quiet_timer == 0) {
+    driven.quiet_timer = Post(
+        [job_id = run.id()](Scheduler* self) {
+          const Work work(self);
+          Driven* const quiet = self->FindRun(job_id);
+          if (quiet == nullptr || self->stopped_) return;
+          quiet->quiet_timer = 0;
+          quiet->run->PublishWaiting();
+          self->StartTimers(*quiet);
+        },
+        run.UntilQuiet());
+  }
   const int64_t seconds = run.spec().budget().max_seconds();
   if (seconds <= 0 || run.row().started_at_ms == 0 || driven.time_timer != 0 || run.is_stopped()) return;
   // The wall clock counts only what passed before this run.
@@ -109,8 +121,7 @@ void Scheduler::Claimed(int64_t job_id) {
     Driven* const driven = self->FindRun(job_id);
     if (driven == nullptr) return;
     driven->run->Begin();
-    self->StartTimer(*driven);
-    self->TellQuiet(*driven);
+    self->StartTimers(*driven);
     self->PublishSoon(*driven);
   });
 }
@@ -201,20 +212,6 @@ void Scheduler::PublishSoon(Driven& driven) {
         if (late->run->has_news()) late->run->Publish();
       },
       left);
-}
-
-void Scheduler::TellQuiet(Driven& driven) {
-  if (driven.quiet_timer != 0 || stopped_) return;
-  driven.quiet_timer = Post(
-      [job_id = driven.run->id()](Scheduler* self) {
-        const Work work(self);
-        Driven* const late = self->FindRun(job_id);
-        if (late == nullptr) return;
-        late->quiet_timer = 0;
-        late->run->PublishWaiting();
-        self->TellQuiet(*late);
-      },
-      driven.run->UntilQuiet());
 }
 
 // ---- Steps ----

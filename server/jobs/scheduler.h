@@ -159,7 +159,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void TakeOrdersSoon(MonotonicTime began) LOCKS_EXCLUDED(turn_);
 
   // scheduler.cc: the steps.
-  void StartTimer(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // For its bound on time and, once it has begun, for saying that none of its trials ends.
+  void StartTimers(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Steps all studies that have something to do, or one of them, and ends the job if all have ended. The job may be
   // gone afterwards.
   void Step(int64_t job_id, std::optional<int64_t> only = std::nullopt) EXCLUSIVE_LOCKS_REQUIRED(turn_);
@@ -181,8 +182,6 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void FinishCancel(int64_t job_id, Duration delay = Duration::zero()) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // What has changed of the job, to readers: no more often than every JobRun::kPublishPause.
   void PublishSoon(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
-  // Has a job none of whose trials ends say so, from its first trial on for as long as it is driven here.
-  void TellQuiet(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
 
   const Dependencies deps_;
   JobBoard board_;

@@ -151,7 +151,7 @@ void Scheduler::TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) {
     deps_.link->Resume(job_id);
   }
   driven.run->CheckDeviceTime();
-  StartTimer(driven);
+  StartTimers(driven);
   StepSoon(driven);
   if (state != JobState::kPaused || driven.run->row().state_reason.empty() || !suspended().empty()) return;
   // An earlier process or Suspend paused it for lack of space, and there is enough of it. If it cannot be resumed it
@@ -329,7 +329,7 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
   }
   if (row.state == JobState::kRunning && before == JobState::kQueued) {
     run.Begin();
-    StartTimer(*driven);
+    StartTimers(*driven);
     return;
   }
   LogInfo("jobs", "{} is {} from now on", JobName(row.job_id), NameOf(row.state));

@@ -200,10 +200,9 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
   session->PrintTable(table, format);
   if (!options.csv.empty()) RETURN_IF_ERROR(session->WriteFile(options.csv, csv));
   if (!options.plot.empty()) RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
-  session->Note(
+  session->NoteWrapped(
       "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
-      "from the median): 0 is as good "
-      "as random search, 1 is the optimum at once.");
+      "from the median): 0 is as good as random search, 1 is the optimum at once.");
   return kExitOk;
 }
 

@@ -43,7 +43,7 @@ std::string FailuresText(const Session& session, const std::vector<v1::Trial>& t
                   first.message().substr(0, first.message().find('\n')), ConfigText(first.config())},
                  Style::kRed);
   }
-  std::string text = "\n" + table.ToText(session.has_color(), session.columns());
+  std::string text = "\n" + table.ToText(session.has_color(), session.columns);
   if (failures.size() > kOutcomesMax) text += fmt::format("... and {} more\n", failures.size() - kOutcomesMax);
   if (by_outcome.count(v1::OUTCOME_RUN_TIMEOUT) > 0) {
     text +=
