@@ -481,6 +481,17 @@ std::string JobRun::QuietReason() const {
                      waited->has_ended_trials() ? "it runs, " : "its inputs and its reference are prepared, ");
 }
 
+std::string JobRun::SpaceReason() const {
+  std::string reason;
+  for (const auto& [study_id, study] : studies_) {
+    if (study->HasOpenUnits()) return {};
+    const auto task = tasks_.find(study_id);
+    if (task == tasks_.end() || task->second.kind == TaskKind::kAsk || !IsSlow(study_id)) continue;
+    reason = fmt::format("building the space of {}, which takes long", study->context().problem->key);
+  }
+  return reason;
+}
+
 double JobRun::DeviceBusyMs() const {
   double sum = 0;
   for (const auto& [study_id, study] : studies_) sum += study->device_busy_ms();
