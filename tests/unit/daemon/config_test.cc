@@ -315,7 +315,7 @@ TEST_F(DaemonConfigTest, HelpIsGroupedAndFitsTheScreen) {
   EXPECT_LT(help.find("\nFarms:\n"), help.find("  --role VALUE"));
   EXPECT_NE(help.find("--no-compile-only"), std::string::npos);
   EXPECT_NE(help.find("\nExamples:\n"), std::string::npos);
-  for (const size_t columns : {100, 80, 60}) {
+  for (const size_t columns : {100, 80, 64}) {
     std::istringstream lines(std::string(MessageOf(ParseDaemonConfig(
                                                        {"--help"}, [](const char*) { return std::nullopt; }, columns)
                                                        .status())));
