@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 
 namespace tunefarm::cli {
 

@@ -12,7 +12,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/output.h"
 #include "server/base/clock.h"
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 #include "server/base/xdg.h"
 
 namespace tunefarm::cli {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 #include "server/base/xdg.h"
 
 namespace tunefarm {

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "server/base/file.h"
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/config.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 
 namespace tunefarm {
 namespace {

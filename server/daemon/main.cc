@@ -12,7 +12,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/base/failpoint.h"
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
 #include "server/base/socket_paths.h"

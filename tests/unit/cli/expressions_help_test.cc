@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "server/base/help_text.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/expression/expression.h"
 #include "server/expression/expression_internal.h"

@@ -51,7 +51,8 @@ TEST(ProblemOptionsTest, AreWordsOfACommandLineAgain) {
   ProblemOptions options = Dims({"N=1..4", "dtype=a b"});
   options.pins = {"MODE=1_000", "TAG="};
   options.seeds = {3, 4};
-  EXPECT_EQ(options.ToText(), " --dim N=1..4 --dim 'dtype=a b' --pin MODE=1_000 --pin TAG= --input-seed 3 --input-seed 4");
+  EXPECT_EQ(options.ToText(),
+            " --dim N=1..4 --dim 'dtype=a b' --pin MODE=1_000 --pin TAG= --input-seed 3 --input-seed 4");
 }
 
 TEST(ProblemOptionsTest, Errors) {
