@@ -152,9 +152,9 @@ void AddGlobalOptions(CLI::App* app, Session* session) {
 // What `tunefarm help` explains beside the commands.
 struct HelpTopic {
   std::string_view name;
-  std::string (*text)();
+  std::string (*text)(size_t columns);
 };
-constexpr HelpTopic kHelpTopics[] = {{"exit-codes", [] { return std::string(kExitCodes); }},
+constexpr HelpTopic kHelpTopics[] = {{"exit-codes", [](size_t columns) { return WrapLines(kExitCodes, columns); }},
                                      {"expressions", ExpressionsHelp},
                                      {"strategies", StrategiesHelp}};
 
@@ -175,7 +175,7 @@ void AddHelpTopics(CLI::App* app, Session* session) {
         }
         for (const HelpTopic& topic : kHelpTopics) {
           if (words->size() == 1 && topic.name == word) {
-            session->Print(topic.text());
+            session->Print(topic.text(HelpColumns(session->columns)));
             return kExitOk;
           }
           known.emplace_back(topic.name);
@@ -200,7 +200,7 @@ int RunWords(const std::vector<std::string>& arguments, Session* session) {
   CLI::App app(kIntroduction, "tunefarm");
   app.footer(kExamples);
   // What subcommands inherit comes before them.
-  app.formatter(std::make_shared<HelpFormatter>(HelpColumns(session->columns())));
+  app.formatter(std::make_shared<HelpFormatter>(HelpColumns(session->columns)));
   app.fallthrough();  // global options are also understood after the verb
   app.require_subcommand(0, 1);
   AddGlobalOptions(&app, session);

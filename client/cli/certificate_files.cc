@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "client/cli/options/problem_options.h"
 #include "server/access/principal.h"
 #include "server/base/file.h"
 #include "server/base/freed.h"
@@ -217,7 +218,8 @@ absl::StatusOr<CertificateFiles> IssueCertificate(const IssueRequest& request) {
   }
   const std::string ca_file = request.folder + "/ca.pem";
   if (access(ca_file.c_str(), F_OK) != 0) {
-    return NotFound("there is no CA in {}; tunefarm certs init {} makes one", request.folder, request.folder);
+    return NotFound("there is no CA in {}; tunefarm certs init {} makes one", request.folder,
+                    ShellWord(request.folder));
   }
   ASSIGN_OR_RETURN(const X509Ptr ca, ReadCertificate(ca_file));
   ASSIGN_OR_RETURN(const KeyPtr ca_key, ReadKey(request.folder + "/ca.key"));

@@ -8,6 +8,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/farm_text.h"
 #include "client/cli/help_format.h"
+#include "client/cli/options/problem_options.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 
@@ -67,7 +68,7 @@ absl::StatusOr<ExitCode> Drain(Session* session, const std::string& name, bool u
   } else {
     session->Print(
         fmt::format("agent {} on {} finishes its units and receives no new ones; tunefarm drain --undo {} ends this\n",
-                    Visible(agent.display_name()), Visible(agent.host()), name));
+                    Visible(agent.display_name()), Visible(agent.host()), ShellWord(name)));
   }
   return kExitOk;
 }

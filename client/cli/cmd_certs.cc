@@ -9,6 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/life_option.h"
+#include "client/cli/options/problem_options.h"
 #include "server/base/clock.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -41,7 +42,7 @@ absl::StatusOr<ExitCode> Init(Session* session, const CertsOptions& options) {
   session->Note(
       fmt::format("{} can sign any identity: keep it on a machine without a daemon. Next, for the daemon's machine:\n"
                   "  tunefarm certs issue {} --name control --host NAME,ADDRESS",
-                  files.key, options.folder));
+                  files.key, ShellWord(options.folder)));
   return PrintFiles(session, files);
 }
 

@@ -122,14 +122,14 @@ absl::StatusOr<ExitCode> ShowKernel(Session* session, const std::string& text, b
     dims.AddRow(
         {dim.name(), dim.has_default_value() ? ValueText(dim.default_value()) : "(required)", dim.description()});
   }
-  if (dims.rows() > 0) out += "\n" + dims.ToText(false, session->columns());
+  if (dims.rows() > 0) out += "\n" + dims.ToText(false, session->columns);
   Table parameters({{"parameter", false}, {"values", false}, {"default", false}, {"description", false}});
   for (const v1::Parameter& parameter : kernel.parameters()) {
     parameters.AddRow({parameter.name(), DomainText(parameter),
                        parameter.has_default_value() ? ValueText(parameter.default_value()) : "",
                        parameter.description()});
   }
-  if (parameters.rows() > 0) out += "\n" + parameters.ToText(false, session->columns());
+  if (parameters.rows() > 0) out += "\n" + parameters.ToText(false, session->columns);
   if (kernel.constraints_size() > 0) out += "\nconstraints\n";
   for (const v1::Constraint& constraint : kernel.constraints()) {
     out += "  " + constraint.expression() + (constraint.reason().empty() ? "" : "   # " + constraint.reason()) + "\n";

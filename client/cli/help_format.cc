@@ -6,28 +6,6 @@
 namespace tunefarm::cli {
 namespace {
 
-constexpr size_t kNameColumns = 28;
-
-// Words up to `width` columns a line; a word that is longer stands alone.
-std::vector<std::string> Wrap(std::string_view text, size_t width) {
-  std::vector<std::string> lines;
-  std::string line;
-  size_t start = 0;
-  while (start < text.size()) {
-    const size_t space = std::min(text.find(' ', start), text.size());
-    const std::string_view word = text.substr(start, space - start);
-    if (!line.empty() && line.size() + 1 + word.size() > width) {
-      lines.push_back(line);
-      line.clear();
-    }
-    if (!line.empty()) line += ' ';
-    line += word;
-    start = space + 1;
-  }
-  if (!line.empty()) lines.push_back(line);
-  return lines;
-}
-
 // "-o,--output FORMAT", "--max-trials N", "--quiet".
 std::string OptionName(const CLI::Option& option) {
   std::string name;
@@ -62,60 +40,8 @@ std::string Usage(const CLI::App& app, const std::string& name) {
 
 }  // namespace
 
-size_t HelpColumns(size_t terminal_columns) {
-  return terminal_columns == 0 ? kHelpColumns : std::clamp<size_t>(terminal_columns, 60, kHelpColumns);
-}
-
-std::string HelpEntry(std::string_view name, std::string_view text, size_t columns) {
-  std::string out = "  " + std::string(name);
-  size_t column = out.size();
-  for (const std::string& line : Wrap(text, columns - kNameColumns)) {
-    if (column + 2 > kNameColumns) {
-      out += '\n';
-      column = 0;
-    }
-    out += std::string(kNameColumns - column, ' ') + line;
-    column = kNameColumns;
-  }
-  return out + "\n";
-}
-
-std::string WrapLines(std::string_view text, size_t columns) {
-  std::string out;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    const size_t first = std::min(line.find_first_not_of(' '), line.size());
-    const size_t gap = line.find("  ", first);
-    const size_t column = gap == std::string_view::npos ? first + 2 : line.find_first_not_of(' ', gap);
-    if (line.size() <= columns || column >= columns / 2) {
-      out += std::string(line) + "\n";
-      continue;
-    }
-    const size_t start = gap == std::string_view::npos ? first : column;
-    out += line.substr(0, start);
-    std::string indent;
-    for (const std::string& part : Wrap(line.substr(start), columns - column)) {
-      out += indent + part + "\n";
-      indent = std::string(column, ' ');
-    }
-  }
-  return out;
-}
-
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode) const {
-  // Command lines of examples stay whole, so that they can be copied.
-  const auto prose = [this](const std::string& lines) {
-    std::string wrapped;
-    for (size_t start = 0; start < lines.size();) {
-      const size_t end = std::min(lines.find('\n', start), lines.size());
-      const std::string line = lines.substr(start, end - start);
-      wrapped += line.rfind("  ", 0) == 0 || line.empty() ? line + "\n" : WrapLines(line, columns_);
-      start = end + 1;
-    }
-    return wrapped;
-  };
-  std::string text = prose(app->get_description()) + "\n" + Usage(*app, name);
+  std::string text = WrapLines(app->get_description(), columns_) + "\n" + Usage(*app, name);
   std::string positionals;
   std::string options;
   for (const CLI::Option* option : app->get_options()) {
@@ -133,7 +59,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
   if (!commands.empty()) text += "\nCommands:\n" + commands;
   if (!positionals.empty()) text += "\nArguments:\n" + positionals;
   if (!options.empty()) text += "\nOptions:\n" + options;
-  if (!app->get_footer().empty()) text += "\n" + prose(app->get_footer());
+  if (!app->get_footer().empty()) text += "\n" + WrapLines(app->get_footer(), columns_);
   return text;
 }
 

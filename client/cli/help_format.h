@@ -5,12 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace tunefarm::cli {
+#include "server/base/format.h"
 
-// Lines of help are never longer than this many columns, and on narrower terminals than those.
-inline constexpr size_t kHelpColumns = 100;
-// For a terminal of so many columns (0: none): at least 60.
-size_t HelpColumns(size_t terminal_columns);
+namespace tunefarm::cli {
 
 // Set on the root before any subcommand is added, so that all of them inherit it.
 class HelpFormatter : public CLI::Formatter {
@@ -22,13 +19,6 @@ class HelpFormatter : public CLI::Formatter {
  private:
   const size_t columns_;
 };
-
-// "  name   text", the text wrapped and aligned in a column of its own. For texts without line breaks.
-std::string HelpEntry(std::string_view name, std::string_view text, size_t columns = kHelpColumns);
-
-// Lines that are longer than `columns` are broken between words, and go on below the last column of theirs (what
-// stands behind two spaces).
-std::string WrapLines(std::string_view text, size_t columns = kHelpColumns);
 
 // What the help of a command ends with. `lines` are whole command lines, one each.
 void SetExample(CLI::App* command, std::string_view lines);

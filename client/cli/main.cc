@@ -26,5 +26,6 @@ int main(int argc, char** argv) {
   session.err_is_terminal = isatty(STDERR_FILENO) != 0 && !is_dumb;
   // An empty NO_COLOR counts as unset, as no-color.org has it.
   session.use_color = isatty(STDOUT_FILENO) != 0 && !is_dumb && session.environment("NO_COLOR").value_or("").empty();
+  session.columns = tunefarm::TerminalColumns(stdout);
   return tunefarm::cli::RunCommandLine({argv + 1, argv + argc}, &session);
 }

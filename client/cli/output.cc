@@ -1,8 +1,5 @@
 #include "client/cli/output.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
 
@@ -66,8 +63,24 @@ std::string_view CodeOf(char letter) {
   return {};
 }
 
-// Text is not folded into less than this.
-constexpr size_t kFoldedMin = 12;
+// Text is not folded into less than the first of these or, where that is not enough for the line, the second.
+constexpr size_t kFoldedMin[] = {12, 8};
+
+size_t WidestCell(const std::vector<std::vector<std::string>>& rows, size_t column) {
+  size_t widest = 0;
+  for (const std::vector<std::string>& row : rows) widest = std::max(widest, TextWidth(row[column]));
+  return widest;
+}
+
+size_t LongestWord(std::string_view text) {
+  size_t longest = 0;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    longest = std::max(longest, TextWidth(word));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return longest;
+}
 
 void AppendCsv(std::string_view cell, std::string* out) {
   if (cell.find_first_of(",\"\r\n") == std::string_view::npos) {
@@ -125,12 +138,6 @@ void Table::AddRow(std::vector<std::string> cells, Style style) {
   styles_.push_back(style);
 }
 
-size_t TerminalColumns(std::FILE* file) {
-  winsize size{};
-  const int fd = fileno(file);
-  return fd >= 0 && isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 size_t TextWidth(std::string_view text) {
   const auto characters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
   return static_cast<size_t>(characters - 2 * std::count(text.begin(), text.end(), kMarkByte));
@@ -151,23 +158,28 @@ std::vector<size_t> Table::Widths(const std::vector<std::vector<std::string>>& r
   std::vector<size_t> widths;
   size_t total = 0;
   for (size_t c = 0; c < columns_.size(); ++c) {
-    size_t widest = TextWidth(columns_[c].name);
-    for (const std::vector<std::string>& row : rows) widest = std::max(widest, TextWidth(row[c]));
+    const size_t widest = std::max(TextWidth(columns_[c].name), WidestCell(rows, c));
     widths.push_back(widest);
     total += widest + (c > 0 ? 2 : 0);
   }
-  // The widest text gives way first.
-  while (width > 0 && total > width) {
-    size_t widest = columns_.size();
-    for (size_t c = 0; c < columns_.size(); ++c) {
-      const size_t least = std::max(kFoldedMin, TextWidth(columns_[c].name));
-      if (columns_[c].right || widths[c] <= least) continue;
-      if (widest == columns_.size() || widths[c] >= widths[widest]) widest = c;
+  // The widest text gives way first, in the end headers of numbers too.
+  for (const size_t folded_min : kFoldedMin) {
+    while (width > 0 && total > width) {
+      size_t widest = columns_.size();
+      for (size_t c = 0; c < columns_.size(); ++c) {
+        const bool is_number = columns_[c].right;
+        if (is_number && folded_min == kFoldedMin[0]) continue;
+        const size_t least = is_number ? std::max(WidestCell(rows, c), LongestWord(columns_[c].name))
+                                       : std::max(folded_min, TextWidth(columns_[c].name));
+        if (widths[c] <= least) continue;
+        if (widest == columns_.size() || widths[c] >= widths[widest]) widest = c;
+      }
+      if (widest == columns_.size()) break;
+      --widths[widest];
+      --total;
     }
-    if (widest == columns_.size()) break;
-    --widths[widest];
-    --total;
   }
+  if (width > 0 && total > width) return {};
   return widths;
 }
 
@@ -177,6 +189,7 @@ std::string Table::ToText(bool with_styles, size_t width) const {
     for (std::string& cell : row) cell = Visible(cell);
   }
   const std::vector<size_t> widths = Widths(visible, width);
+  if (widths.empty()) return RecordsText(visible, with_styles, width);
   std::string text;
   const auto append = [&](Style style, auto cell_of) {
     std::vector<std::vector<std::string>> cells;
@@ -199,6 +212,26 @@ std::string Table::ToText(bool with_styles, size_t width) const {
   append(Style::kPlain, [&](size_t c) -> const std::string& { return columns_[c].name; });
   for (size_t r = 0; r < visible.size(); ++r) {
     append(styles_[r], [&](size_t c) -> const std::string& { return visible[r][c]; });
+  }
+  return text;
+}
+
+std::string Table::RecordsText(const std::vector<std::vector<std::string>>& rows, bool with_styles,
+                               size_t width) const {
+  size_t names = 0;
+  for (const Column& column : columns_) names = std::max(names, TextWidth(column.name));
+  const size_t texts = std::max(kFoldedMin[1], width - std::min(width, names + 2));
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (r > 0) text += '\n';
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      if (rows[r][c].empty()) continue;
+      std::string head = columns_[c].name + std::string(names - TextWidth(columns_[c].name) + 2, ' ');
+      for (const std::string& part : Folded(rows[r][c], texts)) {
+        text += Styled(with_styles ? styles_[r] : Style::kPlain, head + part) + "\n";
+        head = std::string(names + 2, ' ');
+      }
+    }
   }
   return text;
 }

@@ -3,7 +3,6 @@
 
 #include <google/protobuf/message.h>
 
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,8 +28,6 @@ std::string Styled(Style style, const std::string& text);
 // as Visible makes it, but line feeds and tabs stay. All output goes through it, in Session.
 std::string Rendered(std::string_view text, bool with_styles);
 
-// How many columns a terminal shows; 0 for what is none.
-size_t TerminalColumns(std::FILE* file);
 // In code points, which is what a terminal shows for the texts we print; marks of Styled take no room.
 size_t TextWidth(std::string_view text);
 // At most `columns` of it, which ends in "…" where something is cut off; 0: all.
@@ -50,13 +47,16 @@ class Table {
   size_t rows() const { return rows_.size(); }
 
   // For Rendered. Columns padded to their widest cell (by code points), two spaces between, no trailing space. Where a
-  // line would be longer than `width`, the widest texts go on below themselves, in 12 columns at least (0: never).
+  // line would be longer than `width`, the widest texts go on below themselves, in 8 columns at least (0: never). A
+  // table that is too wide then is a paragraph for each row instead: a line for each cell that is not empty.
   std::string ToText(bool with_styles = false, size_t width = 0) const;
   // RFC 4180, with a header line.
   std::string ToCsv() const;
 
  private:
+  // Empty: the table cannot be that narrow.
   std::vector<size_t> Widths(const std::vector<std::vector<std::string>>& rows, size_t width) const;
+  std::string RecordsText(const std::vector<std::vector<std::string>>& rows, bool with_styles, size_t width) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

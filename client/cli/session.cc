@@ -31,7 +31,7 @@ void Session::Put(std::string_view text) const {
 void Session::Print(std::string_view text) const { Put(Rendered(text, has_color())); }
 
 void Session::PrintTable(const Table& table, OutputFormat format) const {
-  Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText(has_color(), columns()));
+  Print(format == OutputFormat::kCsv ? table.ToCsv() : table.ToText(has_color(), columns));
 }
 
 void Session::PrintFile(std::string_view contents) const {
@@ -54,6 +54,11 @@ absl::Status Session::WriteFile(const std::string& path, std::string_view bytes)
 void Session::Note(std::string_view text) const {
   if (quiet) return;
   PutText(Rendered(text, err_is_terminal && has_color()) + "\n", err);
+}
+
+void Session::NoteWrapped(std::string_view text) const {
+  const std::string lines = WrapLines(text, HelpColumns(TerminalColumns(err)));
+  Note(std::string_view(lines).substr(0, lines.size() - 1));
 }
 
 void Session::Complain(std::string_view text) const {

@@ -12,6 +12,7 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/output.h"
 #include "server/base/clock.h"
+#include "server/base/format.h"
 #include "server/base/xdg.h"
 
 namespace tunefarm::cli {
@@ -30,6 +31,7 @@ struct Session {
   bool in_is_terminal = false;
   bool err_is_terminal = false;
   bool use_color = false;  // of what goes to `out`; --no-color wins
+  size_t columns = 0;      // of the terminal that `out` is; 0: none
   Clock* clock = Clock::Real();
 
   // The chosen command's body; set by CLI11 when the command line is parsed.
@@ -41,8 +43,6 @@ struct Session {
   absl::StatusOr<OutputFormat> format_without_csv() const;
   // For commands whose result has one form alone (a file, a script): InvalidArgument for all but table.
   absl::Status CheckOneForm() const;
-  // Columns of the terminal that `out` is; 0: none.
-  size_t columns() const { return TerminalColumns(out); }
   bool has_color() const { return use_color && !no_color; }
   // The text in a style, for Print; without colour the style is left out there.
   std::string Styled(Style style, const std::string& text) const;
@@ -61,6 +61,8 @@ struct Session {
   void PrintFile(std::string_view contents) const;
   // A line for people; silent with --quiet.
   void Note(std::string_view text) const;
+  // A paragraph for people, without commands to copy: in lines of the terminal's width.
+  void NoteWrapped(std::string_view text) const;
   // "tunefarm: TEXT", also with --quiet: why a command has failed.
   void Complain(std::string_view text) const;
   // Asks on stderr; true for an answer that begins with y or Y. Only where both ends are a terminal: true elsewhere,

@@ -68,7 +68,7 @@ absl::StatusOr<Principal> Gate::Admit(const Caller& caller, std::string_view cal
     refused =
         WithReason(PermissionDenied("{} may not be called: it is not in the table of calls", call), "CALL_UNKNOWN");
   } else {
-    refused = CheckRight(*principal, rule->right, rule->call.substr(rule->call.rfind('/') + 1));
+    refused = CheckRight(*principal, rule->right, rule->does);
     if (refused.ok() && options_.rates != nullptr) refused = options_.rates->Take(*principal, rule->rate);
   }
   if (refused.ok()) return principal;

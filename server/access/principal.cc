@@ -154,10 +154,10 @@ std::string UriOf(std::string_view roles, std::string_view name) {
   return fmt::format("{}{}/{}", kScheme, joined, name);
 }
 
-absl::Status CheckRight(const Principal& principal, Right right, std::string_view what) {
+absl::Status CheckRight(const Principal& principal, Right right, std::string_view does) {
   if (principal.Has(right)) return absl::OkStatus();
-  return WithReason(PermissionDenied("{} may not call {}: it needs the right {}{}", principal.Text(), what,
-                                     RightName(right), right == Right::kAdmin ? ", which the admin socket has" : ""),
+  return WithReason(PermissionDenied("{} may not {}: it needs the role {}{}", principal.Text(), does, RightName(right),
+                                     right == Right::kAdmin ? ", which the admin socket has" : ""),
                     right == Right::kAdmin ? "ADMIN_ONLY" : "RIGHT_MISSING");
 }
 

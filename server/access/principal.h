@@ -93,8 +93,8 @@ Principal Visitor();
 absl::StatusOr<Principal> PrincipalOfUri(std::string_view uri);
 std::string UriOf(std::string_view roles, std::string_view name);  // roles "submit,kernels"
 
-// OK, or PermissionDenied: ADMIN_ONLY where the right of an administrator is needed, else RIGHT_MISSING. `what`: "to
-// cancel a job", or the call's name.
-absl::Status CheckRight(const Principal& principal, Right right, std::string_view what);
+// OK, or PermissionDenied, which names the role that has the right: ADMIN_ONLY where that is admin, else RIGHT_MISSING.
+// `does`: what is asked for, as CallRule::does.
+absl::Status CheckRight(const Principal& principal, Right right, std::string_view does);
 
 }  // namespace tunefarm

@@ -109,7 +109,7 @@ absl::StatusOr<v1::CreateJobResponse> TuningApi::CreateJob(const Principal& prin
   RETURN_IF_ERROR(deps_.calls->CheckNotEnding());
   if (request.has_kernel_definition()) {
     // A definition is code that is compiled and run.
-    RETURN_IF_ERROR(CheckRight(principal, Right::kKernels, "CreateJob with a kernel definition"));
+    RETURN_IF_ERROR(CheckRight(principal, Right::kKernels, "submit a kernel with a job"));
   }
   const bool is_local_socket = principal.IsOfSocket();
   const bool counts = !is_local_socket && !request.validate_only();

@@ -86,7 +86,7 @@ class WireShapes {
     field.is_repeated = descriptor.is_repeated();
     field.wire_type = static_cast<uint8_t>(
         WireFormatLite::WireTypeForFieldType(static_cast<WireFormatLite::FieldType>(descriptor.type())));
-    field.name = descriptor.full_name().c_str();
+    field.name = descriptor.name().c_str();
     field.kind = Kind::kScalar;
     field.element_bytes = 8;
     switch (descriptor.cpp_type()) {
@@ -248,7 +248,7 @@ class Scanner {
 
   absl::Status Finite(const Field& field, double value) const {
     if (!options_.finite_only || field.may_be_infinite || std::isfinite(value)) return absl::OkStatus();
-    return WithReason(InvalidArgument("{} is {}; it must be a finite number", field.name,
+    return WithReason(InvalidArgument("the field {} is {}; it must be a finite number", field.name,
                                       std::isnan(value) ? "NaN" : (value > 0 ? "infinite" : "minus infinity")),
                       "NUMBER_INVALID");
   }

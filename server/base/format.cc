@@ -1,8 +1,13 @@
 #include "server/base/format.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace tunefarm {
 namespace {
@@ -64,6 +69,115 @@ std::string FormatCount(int64_t count) {
     text += digits[i];
   }
   return text;
+}
+
+namespace {
+
+constexpr size_t kNameColumns = 28;
+constexpr size_t kHelpColumnsMin = 40;
+
+size_t CharactersOf(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// Words up to `width` columns a line; a word that is longer stands alone.
+std::vector<std::string> Wrap(std::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  size_t start = 0;
+  while (start < text.size()) {
+    const size_t space = std::min(text.find(' ', start), text.size());
+    const std::string_view word = text.substr(start, space - start);
+    if (!line.empty() && CharactersOf(line) + 1 + CharactersOf(word) > width) {
+      lines.push_back(line);
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+    start = space + 1;
+  }
+  if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+// A command line of an example: "  tunefarm tune ..." without a meaning behind it.
+bool IsCommandLine(std::string_view line) {
+  return line.substr(0, 10) == "  tunefarm" && line.find("  ", 2) == std::string_view::npos;
+}
+
+std::string WrapCommandLine(std::string_view line, size_t columns) {
+  constexpr std::string_view kIndent = "      ";
+  constexpr std::string_view kGoesOn = " \\";
+  // What fits in front of the backslash, from the second line on behind the indentation.
+  const std::vector<std::string> parts = Wrap(line.substr(2), columns - kIndent.size() - kGoesOn.size());
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    out += i == 0 ? "  " : std::string(kIndent);
+    out += parts[i];
+    if (i + 1 < parts.size()) out += kGoesOn;
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace
+
+size_t TerminalColumns(std::FILE* file) {
+  winsize size{};
+  const int fd = fileno(file);
+  return fd >= 0 && isatty(fd) == 1 && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+size_t HelpColumns(size_t terminal_columns) {
+  return terminal_columns == 0 ? kHelpColumns : std::clamp(terminal_columns, kHelpColumnsMin, kHelpColumns);
+}
+
+std::string HelpEntry(std::string_view name, std::string_view text, size_t columns) {
+  const size_t begin = std::min(columns / 2, kNameColumns);
+  std::string out = "  " + std::string(name);
+  size_t column = out.size();
+  for (const std::string& line : Wrap(text, columns - begin)) {
+    if (column + 2 > begin) {
+      out += '\n';
+      column = 0;
+    }
+    out += std::string(begin - column, ' ') + line;
+    column = begin;
+  }
+  return out + "\n";
+}
+
+std::string WrapLines(std::string_view text, size_t columns) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (CharactersOf(line) <= columns) {
+      out += std::string(line) + "\n";
+      continue;
+    }
+    if (IsCommandLine(line)) {
+      out += WrapCommandLine(line, columns);
+      continue;
+    }
+    const size_t first = std::min(line.find_first_not_of(' '), line.size());
+    const size_t gap = line.find("  ", first);
+    size_t column = gap == std::string_view::npos ? first + 2 : line.find_first_not_of(' ', gap);
+    const size_t start = gap == std::string_view::npos ? first : column;
+    std::string indent;
+    if (column >= columns / 2) {
+      out += std::string(line.substr(0, gap)) + "\n";
+      column = first + 4;
+      indent = std::string(column, ' ');
+    } else {
+      out += line.substr(0, start);
+    }
+    for (const std::string& part : Wrap(line.substr(start), columns - column)) {
+      out += indent + part + "\n";
+      indent = std::string(column, ' ');
+    }
+  }
+  return out;
 }
 
 }  // namespace tunefarm

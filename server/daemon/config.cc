@@ -167,6 +167,8 @@ const std::vector<Setting>& Settings() {
        "Longest compilation of one config.", 100, 3'600'000},
       {"launch_timeout_ms", "--launch-timeout-ms", &DaemonConfig::launch_timeout_ms,
        "Longest launch sequence of one config.", 10, 3'600'000},
+      {"prepare_timeout_ms", "--prepare-timeout-ms", &DaemonConfig::prepare_timeout_ms,
+       "Longest time for building the inputs and the reference output of one problem.", 100, 3'600'000},
       {"worker_path", "--worker", &DaemonConfig::worker_path,
        "The tunefarm-worker program (default: beside this program)."},
       {"required_isolation", "--required-isolation", &DaemonConfig::required_isolation,
@@ -333,11 +335,11 @@ std::vector<std::pair<std::string, std::string>> ParseLabels(const std::string& 
 }
 
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
-                                               const EnvironmentGetter& environment) {
+                                               const EnvironmentGetter& environment, size_t help_columns) {
   DaemonFlags flags;
   absl::Status flag_error;
   CLI::App app("tunefarmd tunes GPU kernels as a service. Its command line is the program tunefarm.", "tunefarmd");
-  app.formatter(std::make_shared<DaemonHelpFormatter>());
+  app.formatter(std::make_shared<DaemonHelpFormatter>(help_columns));
   app.set_help_flag("-h,--help", "Print help and exit.");
   app.set_version_flag("--version", fmt::format("tunefarmd {} ({})", TUNEFARM_VERSION, TUNEFARM_REVISION),
                        "Print the version and exit.");

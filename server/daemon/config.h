@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/base/format.h"
 #include "server/base/xdg.h"
 
 namespace tunefarm {
@@ -52,11 +53,13 @@ struct DaemonConfig {
   int compile_workers = 0;          // 0: one per core
   int compile_timeout_ms = 60'000;  // of one config
   int launch_timeout_ms = 10'000;   // first launch sequence of one config, and every one after it
-  std::string required_isolation;   // "L1": jobs are refused where workers reach less; empty: whatever can be had
-  std::string http_listen;          // loopback address of /metrics and /healthz; empty: off
-  std::string dashboard_listen;     // of the dashboard and the HTTP API; with TLS any address; empty: off
-  std::string dashboard_hosts;      // "tune.example,farm-1": further names under which it is reached
-  int max_active_jobs = 10'000;     // more are refused
+  // Inputs and reference of one problem.
+  int prepare_timeout_ms = 120'000;
+  std::string required_isolation;  // "L1": jobs are refused where workers reach less; empty: whatever can be had
+  std::string http_listen;         // loopback address of /metrics and /healthz; empty: off
+  std::string dashboard_listen;    // of the dashboard and the HTTP API; with TLS any address; empty: off
+  std::string dashboard_hosts;     // "tune.example,farm-1": further names under which it is reached
+  int max_active_jobs = 10'000;    // more are refused
   int64_t max_database_bytes = int64_t{16} << 30;     // the file never grows beyond; 0 on PostgreSQL: no bound of ours
   int64_t max_cache_bytes = int64_t{4} << 30;         // of compiled binaries on disk; 0: none are kept there
   int64_t max_data_file_bytes = int64_t{32} << 30;    // of the users' data files on disk; half of it for one caller
@@ -83,9 +86,10 @@ struct DaemonFlags {
 };
 
 // Applies the layers. `arguments` without the program name. Cancelled with the text to print when --help or --version
-// was asked for; InvalidArgument for a usage error.
+// was asked for, the help in lines of `help_columns`; InvalidArgument for a usage error.
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::vector<std::string>& arguments,
-                                               const EnvironmentGetter& environment);
+                                               const EnvironmentGetter& environment,
+                                               size_t help_columns = kHelpColumns);
 
 // Of "host:port": whether only this machine can reach it.
 bool IsLoopback(const std::string& address);

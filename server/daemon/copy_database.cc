@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "server/base/file.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/daemon/config.h"
@@ -16,11 +17,10 @@ namespace {
 constexpr char kHelp[] =
     "Usage: tunefarmd copy-database [--data-dir DIR] [--to URL]\n\n"
     "Moves all that the SQLite database of a data directory holds into an empty database of PostgreSQL 14 or newer, in "
-    "one\n"
-    "transaction, and counts the rows. No daemon may serve the directory meanwhile. The SQLite file stays as it is.\n\n"
+    "one transaction, and counts the rows. No daemon may serve the directory meanwhile. The SQLite file stays as it "
+    "is.\n\n"
     "  --to URL        postgres://USER@HOST:PORT/DATABASE (default: the configured store). Its password is better kept "
-    "in\n"
-    "                  ~/.pgpass, or the whole URL in TUNEFARM_STORE, than on a command line.\n"
+    "in ~/.pgpass, or the whole URL in TUNEFARM_STORE, than on a command line.\n"
     "  --data-dir DIR  whose database (default: that of the daemon)\n\n"
     "Then start the daemon with the same URL as its store.\n";
 
@@ -30,7 +30,7 @@ absl::StatusOr<std::string> CopyDatabase(const std::vector<std::string>& argumen
                                          const EnvironmentGetter& environment) {
   std::vector<std::string> rest;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == "--help") return Cancelled("{}", kHelp);
+    if (arguments[i] == "--help") return Cancelled("{}", WrapLines(kHelp, HelpColumns(TerminalColumns(stdout))));
     // The daemon's own flag for what this copies to.
     rest.push_back(arguments[i] == "--to" ? "--store" : arguments[i]);
     if (arguments[i].rfind("--to=", 0) == 0) rest.back() = "--store=" + arguments[i].substr(5);

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "server/base/format.h"
+
 namespace tunefarm {
 namespace {
-
-constexpr size_t kColumns = 100;
-constexpr size_t kTextColumn = 30;
 
 struct Group {
   std::string_view title;
@@ -33,7 +32,8 @@ const std::vector<Group>& Groups() {
        {"use_gpu", "standby_runners", "share_host", "lookups_first", "cuda_path", "host_compiler", "python_interpreter",
         "compile_workers"}},
       {"Trials and their isolation",
-       {"compile_timeout_ms", "launch_timeout_ms", "worker_path", "required_isolation", "worker_uid_base"}},
+       {"compile_timeout_ms", "launch_timeout_ms", "prepare_timeout_ms", "worker_path", "required_isolation",
+        "worker_uid_base"}},
       {"Logs", {"log_level", "log_json", "log_file", "log_file_max_bytes", "log_files", "keep_logs_days"}},
       {"Other", {}}};
   return groups;
@@ -43,13 +43,13 @@ constexpr char kEnd[] =
     "Examples:\n"
     "  tunefarmd                                            on this machine, for its own user\n"
     "  tunefarmd --idle-exit 600 --log-level debug          ends when idle; logs to stderr\n"
-    "  tunefarmd --listen 0.0.0.0:7070 --tls-certificate control.pem --tls-key control.key \\\n"
-    "            --tls-client-ca ca.pem                     for clients and agents of other machines\n"
-    "  tunefarmd --role agent --control farm1:7070 --tls-ca ca.pem --tls-certificate gpu7.pem \\\n"
-    "            --tls-key gpu7.key                         this machine's devices for that farm\n"
     "  tunefarmd --print-example-config > ~/.config/tunefarm/tunefarmd.toml\n"
+    "For clients and agents of other machines:\n"
+    "  tunefarmd --listen 0.0.0.0:7070 --tls-certificate control.pem --tls-key control.key --tls-client-ca ca.pem\n"
+    "This machine's devices for that farm:\n"
+    "  tunefarmd --role agent --control farm1:7070 --tls-ca ca.pem --tls-certificate gpu7.pem --tls-key gpu7.key\n"
     "\n"
-    "Every flag is also a key of the configuration file and a variable: launch_timeout_ms and\n"
+    "Every flag is also a key of the configuration file and a variable: launch_timeout_ms and "
     "TUNEFARM_LAUNCH_TIMEOUT_MS are --launch-timeout-ms. Flags win over variables, these over the file.\n"
     "The database is moved to PostgreSQL with: tunefarmd copy-database --help\n";
 
@@ -58,34 +58,6 @@ std::string NameOf(const CLI::Option& option) {
   for (const std::string& one : option.get_snames()) name += (name.empty() ? "-" : ", -") + one;
   for (const std::string& one : option.get_lnames()) name += (name.empty() ? "--" : ", --") + one;
   return option.get_expected_max() == 0 ? name : name + " VALUE";
-}
-
-std::string Entry(const CLI::Option& option) {
-  std::string text = "  " + NameOf(option);
-  size_t column = text.size();
-  if (column + 2 > kTextColumn) {
-    text += '\n';
-    column = 0;
-  }
-  text += std::string(kTextColumn - column, ' ');
-  column = kTextColumn;
-  const std::string description = option.get_description();
-  std::string_view rest = description;
-  while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-    const bool is_first = column == kTextColumn;
-    if (!is_first && column + 1 + word.size() > kColumns) {
-      text += "\n" + std::string(kTextColumn, ' ');
-      column = kTextColumn;
-    } else if (!is_first) {
-      text += ' ';
-      ++column;
-    }
-    text += word;
-    column += word.size();
-  }
-  return text + "\n";
 }
 
 }  // namespace
@@ -98,23 +70,24 @@ std::string DaemonHelpGroup(std::string_view key) {
 }
 
 std::string DaemonHelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode) const {
-  std::string text = app->get_description() + "\n\nUsage: " + name + " [OPTIONS]\n";
+  std::string text = WrapLines(app->get_description(), columns_) + "\nUsage: " + name + " [OPTIONS]\n";
   std::string general;
   for (const CLI::Option* option : app->get_options()) {
     const std::string title = option->get_group();
     const bool is_grouped =
         std::any_of(Groups().begin(), Groups().end(), [&](const Group& g) { return g.title == title; });
-    if (!is_grouped) general += Entry(*option);
+    if (!is_grouped) general += HelpEntry(NameOf(*option), option->get_description(), columns_);
   }
   text += "\nGeneral:\n" + general;
   for (const Group& group : Groups()) {
     std::string entries;
     for (const CLI::Option* option : app->get_options()) {
-      if (option->get_group() == group.title) entries += Entry(*option);
+      if (option->get_group() == group.title)
+        entries += HelpEntry(NameOf(*option), option->get_description(), columns_);
     }
     if (!entries.empty()) text += "\n" + std::string(group.title) + ":\n" + entries;
   }
-  return text + "\n" + kEnd;
+  return text + "\n" + WrapLines(kEnd, columns_);
 }
 
 }  // namespace tunefarm

@@ -10,10 +10,15 @@ namespace tunefarm {
 // The title under which a setting stands, by its key in the configuration file; "Other" for one without a group. Pure.
 std::string DaemonHelpGroup(std::string_view key);
 
-// Lines of at most 100 columns. For an app whose options have groups of DaemonHelpGroup.
+// Lines of at most so many columns. For an app whose options have groups of DaemonHelpGroup.
 class DaemonHelpFormatter : public CLI::Formatter {
  public:
+  explicit DaemonHelpFormatter(size_t columns) : columns_(columns) {}
+
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+
+ private:
+  const size_t columns_;
 };
 
 }  // namespace tunefarm

@@ -40,6 +40,7 @@ ProcessEvaluatorOptions EvaluatorOptions(const DaemonConfig& config, const std::
   options.python_interpreter = config.python_interpreter;
   options.deadlines.compile_ms = config.compile_timeout_ms;
   options.deadlines.first_launch_ms = config.launch_timeout_ms;
+  options.deadlines.prepare_ms = config.prepare_timeout_ms;
   options.lock_directory = "/tmp";
   options.lock_host = !config.share_host;
   options.yields = config.lookups_first;

@@ -12,6 +12,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "server/base/failpoint.h"
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/log_file.h"
 #include "server/base/socket_paths.h"
@@ -111,7 +112,8 @@ int main(int argc, char** argv) {
     }
     return Print(copied.ok() ? std::string_view(*copied) : tunefarm::MessageOf(copied.status()));
   }
-  const auto config = tunefarm::ParseDaemonConfig({argv + 1, argv + argc}, environment);
+  const auto config = tunefarm::ParseDaemonConfig({argv + 1, argv + argc}, environment,
+                                                  tunefarm::HelpColumns(tunefarm::TerminalColumns(stdout)));
   if (config.status().code() == absl::StatusCode::kCancelled) {
     return Print(tunefarm::MessageOf(config.status()));
   }

@@ -35,7 +35,7 @@ bool IsCompiling(const WorkerEnd& end) { return end.role == WorkerRole::kCompile
 
 // Which setting of the daemon the deadline comes from; empty where none raises it.
 std::string_view LimitOf(const WorkerEnd& end) {
-  if (end.preparing) return "";
+  if (end.preparing) return " (prepare_timeout_ms of the daemon raises this)";
   if (IsCompiling(end)) return " (compile_timeout_ms of the daemon raises this)";
   switch (end.phase) {
     case PHASE_FIRST_LAUNCH:

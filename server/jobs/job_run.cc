@@ -93,13 +93,14 @@ void JobRun::TakeUp(JobRow row, int64_t epoch, const ArrivingUnits& arriving) {
 void JobRun::SetState(JobState state, const std::string& reason) {
   row_.state = state;
   row_.state_reason = reason;
+  last_ended_ = tools_.executor->clock()->Now();
   if (IsTerminal(state)) row_.ended_at_ms = tools_.executor->clock()->WallMs();
   PublishJob();
 }
 
 void JobRun::Begin() {
   if (done_at_begin_ < 0) {
-    began_ = tools_.executor->clock()->Now();
+    began_ = last_ended_ = tools_.executor->clock()->Now();
     done_at_begin_ = Progress().done();
   }
   // Whatever was asked for since the claim: the job has started, and its time runs.
@@ -157,8 +158,12 @@ void JobRun::AddTrials(int64_t study_id, int64_t unit_id, std::vector<Trial> tri
   const std::string study_name = StudyNameOf(id(), number);
   const std::vector<const Trial*> added = own.AddTrials(unit_id, std::move(trials));
   if (added.empty()) return;
+  const MonotonicTime now = tools_.executor->clock()->Now();
+  longest_wait_ = std::max(longest_wait_, now - last_ended_);
+  last_ended_ = now;
   changed_.insert(study_id);
   has_news_ = true;
+  if (!told_waiting_.empty()) PublishWaiting();
   if (!tools_.events->IsFollowed(id())) return;
   // What a watcher has been told is in the snapshot that another one begins with.
   Publish();
@@ -412,9 +417,14 @@ bool JobRun::HasLostFinalsDevice() const {
 
 tunefarm::v1::Progress JobRun::Progress() const {
   tunefarm::v1::Progress progress;
-  for (const auto& [study_id, study] : studies_) study->AddProgress(&progress);
+  // How fast other problems were tried says nothing of one that is at work and has no result yet.
+  bool has_pace = QuietTime() == Duration::zero();
+  for (const auto& [study_id, study] : studies_) {
+    study->AddProgress(&progress);
+    if (study->HasOpenUnits() && !study->has_ended_trials()) has_pace = false;
+  }
   const int64_t done_now = progress.done() - done_at_begin_;
-  if (done_at_begin_ >= 0 && done_now > 0 && !IsTerminal(row_.state)) {
+  if (done_at_begin_ >= 0 && done_now > 0 && has_pace && !IsTerminal(row_.state)) {
     const auto elapsed =
         std::chrono::duration_cast<std::chrono::milliseconds>(tools_.executor->clock()->Now() - began_).count();
     const int64_t left = SaturatingAdd(std::max<int64_t>(0, progress.total() - progress.done()),
@@ -431,9 +441,44 @@ std::string JobRun::WaitingReason() const {
   for (const auto& [study_id, study] : studies_) {
     if (study->state() == StudyState::kEnded) continue;
     waiting = tools_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_selector);
-    if (waiting.empty()) return SpaceReason();
+    if (!waiting.empty()) continue;
+    waiting = SpaceReason();
+    return waiting.empty() ? QuietReason() : waiting;
   }
   return waiting;
+}
+
+Duration JobRun::QuietTime() const {
+  if (!has_begun() || row_.state != JobState::kRunning) return Duration::zero();
+  const Duration waited = tools_.executor->clock()->Now() - last_ended_;
+  if (waited < QuietFirst()) return Duration::zero();
+  Duration told = QuietFirst();
+  while (told <= waited / 2) told *= 2;
+  return told;
+}
+
+Duration JobRun::UntilQuiet() const {
+  const Duration waited = tools_.executor->clock()->Now() - last_ended_;
+  Duration next = QuietFirst();
+  while (next <= waited) next *= 2;
+  return next - waited;
+}
+
+std::string JobRun::QuietReason() const {
+  const Duration quiet = QuietTime();
+  if (quiet == Duration::zero()) return {};
+  // Of several the one of which nothing is known.
+  const Study* waited = nullptr;
+  for (const auto& [study_id, study] : studies_) {
+    if (study->open_trials() == 0) continue;
+    if (waited == nullptr || (waited->has_ended_trials() && !study->has_ended_trials())) waited = study.get();
+  }
+  if (waited == nullptr) return {};
+  const std::string& problem = waited->context().problem->key;  // empty where the kernel has no dims
+  return fmt::format("waiting for the {} trial{} for more than {}: it compiles, {}or other jobs use the device",
+                     waited->has_ended_trials() ? "next" : "first", problem.empty() ? "" : " of " + problem,
+                     FormatDuration(std::chrono::duration<double, std::nano>(quiet).count()),
+                     waited->has_ended_trials() ? "it runs, " : "its inputs and its reference are prepared, ");
 }
 
 std::string JobRun::SpaceReason() const {

@@ -11,7 +11,9 @@
 // Not thread-safe: the scheduler owns it, and uses it with its turn. Load touches no other run, and may take long.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -64,6 +66,9 @@ class JobRun {
  public:
   // Counts of a job whose state stays the same are published no more often.
   static constexpr Duration kPublishPause = std::chrono::milliseconds(100);
+  // A job of which no trial ends for so long says what it waits for, and again each time the wait has doubled. A job
+  // whose trials take long says so after twice the longest wait that it had.
+  static constexpr Duration kQuietMin = std::chrono::seconds(10);
 
   // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies; WORK_LIMIT
   // where a space takes more than `give_up_after`. Once `is_given_up` is true, this and all tasks of the run end with
@@ -87,6 +92,7 @@ class JobRun {
   void SetState(JobState state, const std::string& reason);
   // Its first trial has been handed out.
   void Begin();
+  bool has_begun() const { return done_at_begin_ >= 0; }  // here
 
   // Trials of a unit that were reported.
   void AddTrials(int64_t study_id, int64_t unit_id, std::vector<tunefarm::v1::Trial> trials);
@@ -137,6 +143,8 @@ class JobRun {
   MonotonicTime published() const { return published_; }
   // To readers and watchers, if the reason why it waits has changed.
   void PublishWaiting();
+  // When PublishWaiting has the next thing to say of a job none of whose trials ends.
+  Duration UntilQuiet() const;
 
  private:
   // When the store was asked for results that others took in, and how long it takes until it is again: longer where it
@@ -171,6 +179,11 @@ class JobRun {
   // Of a job none of whose studies that still run gets a device, or has more to do than to make its space.
   std::string WaitingReason() const;
   std::string SpaceReason() const;
+  // Of a job none of whose trials ends: the trial that it waits for, and for how long.
+  std::string QuietReason() const;
+  // The longest of kQuietMin and its doublings that no trial has ended for; zero: less than the first of them.
+  Duration QuietTime() const;
+  Duration QuietFirst() const { return std::max(kQuietMin, 2 * longest_wait_); }
   double DeviceBusyMs() const;
   void PublishJob();
   void PublishStudy(const Study& study);
@@ -193,6 +206,8 @@ class JobRun {
   MonotonicTime began_{};       // of this run's first trial, for the estimate
   int64_t done_at_begin_ = -1;  // -1: not begun
   std::string told_waiting_;    // the reason that watchers know
+  MonotonicTime last_ended_{};  // of its last trial here, or when it began or was resumed
+  Duration longest_wait_{};     // between two of them
 
   std::shared_ptr<const tunefarm::v1::Job> request_;  // for snapshots
   std::map<int64_t, std::shared_ptr<const tunefarm::v1::Study>> shown_;

@@ -75,7 +75,7 @@ void Scheduler::Stop() {
   const Work work(this);
   stopped_ = true;
   for (const auto& [job_id, driven] : jobs_) {
-    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer}) {
+    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer, driven.quiet_timer}) {
       deps_.executor->Cancel(timer);
     }
     driven.run->GiveUpTasks();
@@ -85,8 +85,20 @@ void Scheduler::Stop() {
 
 // ---- What happens ----
 
-void Scheduler::StartTimer(Driven& driven) {
+void Scheduler::StartTimers(Driven& driven) {
   const JobRun& run = *driven.run;
+  if (run.has_begun() && driven.quiet_timer == 0) {
+    driven.quiet_timer = Post(
+        [job_id = run.id()](Scheduler* self) {
+          const Work work(self);
+          Driven* const quiet = self->FindRun(job_id);
+          if (quiet == nullptr || self->stopped_) return;
+          quiet->quiet_timer = 0;
+          quiet->run->PublishWaiting();
+          self->StartTimers(*quiet);
+        },
+        run.UntilQuiet());
+  }
   const int64_t seconds = run.spec().budget().max_seconds();
   if (seconds <= 0 || run.row().started_at_ms == 0 || driven.time_timer != 0 || run.is_stopped()) return;
   // The wall clock counts only what passed before this run.
@@ -109,7 +121,7 @@ void Scheduler::Claimed(int64_t job_id) {
     Driven* const driven = self->FindRun(job_id);
     if (driven == nullptr) return;
     driven->run->Begin();
-    self->StartTimer(*driven);
+    self->StartTimers(*driven);
     self->PublishSoon(*driven);
   });
 }

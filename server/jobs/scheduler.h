@@ -105,6 +105,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
     TimerId time_timer = 0;
     TimerId retry_timer = 0;
     TimerId publish_timer = 0;
+    TimerId quiet_timer = 0;
   };
   // A job that has room in memory, as it was read when it got it.
   struct AdmittedJob {
@@ -158,7 +159,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void TakeOrdersSoon(MonotonicTime began) LOCKS_EXCLUDED(turn_);
 
   // scheduler.cc: the steps.
-  void StartTimer(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // For its bound on time and, once it has begun, for saying that none of its trials ends.
+  void StartTimers(Driven& driven) EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // Steps all studies that have something to do, or one of them, and ends the job if all have ended. The job may be
   // gone afterwards.
   void Step(int64_t job_id, std::optional<int64_t> only = std::nullopt) EXCLUSIVE_LOCKS_REQUIRED(turn_);

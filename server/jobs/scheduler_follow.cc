@@ -151,7 +151,7 @@ void Scheduler::TakeUp(std::unique_ptr<JobRun> run, JobRow row, int64_t epoch) {
     deps_.link->Resume(job_id);
   }
   driven.run->CheckDeviceTime();
-  StartTimer(driven);
+  StartTimers(driven);
   StepSoon(driven);
   if (state != JobState::kPaused || driven.run->row().state_reason.empty() || !suspended().empty()) return;
   // An earlier process or Suspend paused it for lack of space, and there is enough of it. If it cannot be resumed it
@@ -167,7 +167,7 @@ void Scheduler::Remove(int64_t job_id) {
   if (const auto found = jobs_.find(job_id); found != jobs_.end()) {
     const Driven& driven = found->second;
     if (!IsTerminal(driven.run->row().state)) LogInfo("jobs", "{} is not driven here from now on", JobName(job_id));
-    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer}) {
+    for (const TimerId timer : {driven.time_timer, driven.retry_timer, driven.publish_timer, driven.quiet_timer}) {
       deps_.executor->Cancel(timer);
     }
     for (const auto& [study_id, study] : driven.run->studies()) job_of_study_.erase(study_id);
@@ -329,7 +329,7 @@ void Scheduler::FollowOwn(const JobStateRow& row) {
   }
   if (row.state == JobState::kRunning && before == JobState::kQueued) {
     run.Begin();
-    StartTimer(*driven);
+    StartTimers(*driven);
     return;
   }
   LogInfo("jobs", "{} is {} from now on", JobName(row.job_id), NameOf(row.state));

@@ -454,6 +454,7 @@ tunefarm::v1::Study Study::ToProto() const {
   study.set_reused_from_earlier(taken_over_);
   *study.mutable_parameters_without_effect() = summary_.parameters_without_effect();
   study.set_not_promoted_because(summary_.not_promoted_because());
+  study.set_kept_because(summary_.kept_because());
   study.set_device_selector(summary_.device_selector());
   study.set_finals_device_uuid(summary_.finals_device_uuid());
   study.set_default_ns(default_ns_);

@@ -121,6 +121,8 @@ class Study {
   bool IsDone(int64_t unit_id) const;
   const std::deque<int64_t>& done_units() const { return done_; }
   bool HasOpenUnits() const { return units_.size() > done_.size(); }
+  // Of the search or a final, whatever their outcomes.
+  bool has_ended_trials() const { return searched_ + finals_ended_ > 0; }
   // Units that are DONE and not part of a step that is prepared.
   bool HasDoneUnits() const { return done_.size() > prepared_; }
 

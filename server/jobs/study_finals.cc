@@ -25,6 +25,22 @@ bool OnlyMeasures(const StudyContext& context) {
   return trials > 0 && !tries_all && trials <= std::max<int64_t>(1, context.spec.starting_configs_size());
 }
 
+// The decision in one sentence; empty where the smallest time won and nothing was the best before. `was_compared`: the
+// incumbent has a time in the final.
+std::string WhyKept(const FinalDecision& decision, bool was_compared) {
+  const std::string ratio = fmt::format("{:.3f} of its time (95 % interval {:.3f} to {:.3f})", decision.ratio,
+                                        decision.ratio_low, decision.ratio_high);
+  if (decision.kind == FinalDecision::Kind::kRefresh) {
+    if (decision.ratio >= 1) return "the best stays: round by round no finalist was faster";
+    return fmt::format("the best stays: the fastest finalist needs {}, and it takes {:.2f} to replace it", ratio,
+                       1 - kPromotionMargin);
+  }
+  const int64_t ordinal = decision.winner->trial.ordinal();
+  if (was_compared) return fmt::format("trial {} beats the best: round by round it needs {}", ordinal, ratio);
+  if (decision.ratio >= 1) return {};
+  return fmt::format("trial {} is kept: another has a smaller median, but round by round it needs {}", ordinal, ratio);
+}
+
 }  // namespace
 
 std::optional<std::string> Study::IncumbentConfig(const BestConfig* incumbent) const {
@@ -176,18 +192,12 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     End(step);
     return absl::OkStatus();
   }
-  if (decision.kind == FinalDecision::Kind::kRefresh && decision.ratio < 1) {
-    step->messages.push_back(
-        fmt::format("the best stays: the fastest finalist needs {:.3f} of its time (95 % interval {:.3f} to {:.3f}), "
-                    "and it takes {:.2f} "
-                    "to replace it",
-                    decision.ratio, decision.ratio_low, decision.ratio_high, 1 - kPromotionMargin));
-  }
-  if (decision.kind == FinalDecision::Kind::kPromote && !defender.has_value() && decision.ratio < 1) {
-    step->messages.push_back(fmt::format(
-        "trial {} is kept: round by round it needs {:.3f} of the time of the smallest median (95 % interval "
-        "{:.3f} to {:.3f})",
-        decision.winner->trial.ordinal(), decision.ratio, decision.ratio_low, decision.ratio_high));
+  const bool was_compared = defender.has_value() && std::any_of(trials.begin(), trials.end(), [&](const auto& other) {
+                              return other.config == *defender && HasTime(other.trial);
+                            });
+  if (std::string kept = WhyKept(decision, was_compared); !kept.empty()) {
+    step->messages.push_back(kept);
+    summary_.set_kept_because(std::move(kept));
   }
   StudyStep::Promotion promotion;
   promotion.winner = decision.winner->trial;

@@ -46,6 +46,20 @@ class BadInput(SharedFarm):
         snapshot = pathlib.Path(tempfile.mkdtemp(dir=self.farm.directory)) / "snapshot"
         for command in (["best", "grouped_gemm_forward"], ["export", "snapshot", snapshot, "--kernel", "grouped_gemm_forward"]):
             self.refused(3, "run: tunefarm tune grouped_gemm_forward", command=command)
+        for verb in (["pin"], ["unpin"], ["retire"], ["note", "slow"]):
+            self.refused(3, "grouped_gemm_forward was never tuned here; run: tunefarm tune grouped_gemm_forward --dim topk=8",
+                         command=["best", verb[0], "grouped_gemm_forward", *verb[1:], "--dim", "topk=8"])
+
+    def test_the_command_that_tunes_what_was_asked_can_be_copied(self):
+        own = VALID.replace('display_name: "tiny"', 'display_name: "spaced"')
+        folder = pathlib.Path(self.definition(own + 'parameters { name: "MODE" values { strings: "1_000" strings: "1" } }\n'))
+        spaced = folder.rename(folder.with_name("sp ace"))
+        asked = [str(spaced), "--dim", "SIZE=70", "--pin", "MODE=1_000"]
+        said = self.refused(3, "never tuned here; run: tunefarm tune", command=["best", *asked])
+        again = shlex.split(said[said.index("tunefarm tune"):])
+        self.assertEqual(again[1:], ["tune", *asked])
+        self.farm.cli(*again[1:], "--policy", "fast")
+        self.assertIn("EXACT", self.farm.cli("best", *asked).stdout)
 
     def test_all_errors_of_a_definition_come_at_once(self):
         text = VALID.replace("ACCESS_OUT", "INN").replace("DATA_TYPE_I32", "INT32")
@@ -130,7 +144,7 @@ class BadInput(SharedFarm):
             self.refused(2, f"{pipe} is ", command=command)
 
     def test_strings_that_look_like_numbers_are_strings(self):
-        modes = ("1", "true", "007", "1e3")
+        modes = ("1", "true", "007", "1e3", "nan", "inf")
         values = " ".join(f'strings: "{mode}"' for mode in modes)
         folder = self.definition(VALID + f'parameters {{ name: "MODE" values {{ {values} }} }}\n')
         for mode in modes:

@@ -100,15 +100,15 @@ class SecurityTest(unittest.TestCase):
         with self.farm().start() as farm:
             self.assertEqual(self.remote(farm, "devices", name="look").returncode, 0)
             self.assert_refused(self.remote(farm, "submit", "matmul_host", *SMALL, name="look"),
-                                "the certificate lookup/look may not call CreateJob: it needs the right submit")
+                                "the certificate lookup/look may not submit jobs: it needs the role submit")
             line = self.assert_audited(farm, principal="lookup/look", call="TuningService/CreateJob")
             self.assertEqual((line["kind"], line["outcome"], line["reason"]),
                              ("certificate", "PERMISSION_DENIED", "RIGHT_MISSING"))
             self.assertIn("127.0.0.1", line["peer"])
             # A definition is code.
             self.assert_refused(self.remote(farm, "submit", "matmul_host", *SMALL, name="bob"),
-                                "the certificate submit/bob may not call CreateJob with a kernel definition",
-                                "the right kernels")
+                                "the certificate submit/bob may not submit a kernel with a job",
+                                "it needs the role kernels")
             self.assert_audited(farm, principal="submit/bob", reason="RIGHT_MISSING")
             self.assertEqual(farm.json("jobs", "list").get("jobs", []), [])
             self.assert_unharmed(farm)
@@ -123,7 +123,7 @@ class SecurityTest(unittest.TestCase):
                                ("alice", ["db", "backup"]), ("bob", ["token", "list"]), ("alice", ["stop"]),
                                ("gpu7", ["misses", "--clear"])):
                 with self.subTest(name=name, call=call):
-                    self.assert_refused(self.remote(farm, *call, name=name), "may not call", "it needs the right")
+                    self.assert_refused(self.remote(farm, *call, name=name), "may not ", "it needs the role")
             self.assertEqual(self.remote(farm, "db", "backup", "x.db", name="root").returncode, 0)
             self.assert_audited(farm, principal="admin/root", call="CreateBackup", outcome="OK", resource="x.db")
             self.assertFalse([line for line in self.audit(farm) if line["call"].endswith(("GetJob", "ListDevices"))])
@@ -196,7 +196,7 @@ class SecurityTest(unittest.TestCase):
             done = self.remote(farm, "tune", "matmul_host", *SMALL, token=token)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assert_audited(farm, principal="ci", kind="token", call="CreateJob", outcome="OK")
-            self.assert_refused(self.remote(farm, "db", "backup", token=token), "the token ci may not call CreateBackup")
+            self.assert_refused(self.remote(farm, "db", "backup", token=token), "the token ci may not back up the database: it needs the role admin")
             listed = farm.json("token", "list")["tokens"][0]
             self.assertEqual((listed["name"], listed["roles"]), ("ci", ["submit", "kernels"]))
             # Nowhere on the disk but with its owner.
@@ -384,7 +384,7 @@ class SecurityTest(unittest.TestCase):
                 with self.assertRaises(grpc.RpcError) as refused:
                     channel.unary_unary(method)(b"", metadata=[("authorization", "Bearer " + token)], timeout=60)
             self.assertEqual(refused.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
-            self.assertIn("it needs the right agent", refused.exception.details())
+            self.assertIn("it needs the role agent", refused.exception.details())
             with self.assertRaises(grpc.RpcError) as refused:
                 self.raw(farm, method, b"", "root")
             self.assertEqual(refused.exception.code(), grpc.StatusCode.PERMISSION_DENIED)

@@ -75,6 +75,7 @@ Result CommandLine::Run(const std::vector<std::string>& words, const Terminal& t
     session.in_is_terminal = terminal.in;
     session.err_is_terminal = terminal.err;
     session.use_color = terminal.color;
+    session.columns = terminal.columns;
     FakeClock still;
     still.StepWallMs(1'700'000'000'000 - FakeClock::kStartWallMs);  // when the jobs of fake_data.cc start
     session.clock = &still;

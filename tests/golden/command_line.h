@@ -23,6 +23,7 @@ struct Terminal {
   bool in = false;
   bool err = false;
   bool color = false;
+  size_t columns = 0;         // 0: stdout is none
   std::string answer = "\n";  // what is typed on stdin
 };
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/golden/command_line.h"
 
 namespace tunefarm::golden {
@@ -95,6 +97,39 @@ TEST(HelpTest, EveryCommand) {
   cli.ExpectMatches("help_of_commands");
 }
 
+// Fails for each line of stdout that is longer.
+void ExpectFits(CommandLine* cli, const std::vector<std::string>& words, size_t columns) {
+  const Result result = cli->Run(words, {.columns = columns});
+  EXPECT_FALSE(result.out.empty()) << words[0] << ": " << result.err;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(Columns(line), columns) << words[0] << " " << words.back() << ": " << line;
+  }
+}
+
+TEST(HelpTest, FitsNarrowTerminals) {
+  CommandLine cli;
+  for (const size_t columns : {80, 64}) {
+    ExpectFits(&cli, {"--help"}, columns);
+    for (std::vector<std::string> command : AllCommands()) {
+      command.push_back("--help");
+      ExpectFits(&cli, command, columns);
+    }
+    for (const char* topic : {"exit-codes", "expressions", "strategies"}) ExpectFits(&cli, {"help", topic}, columns);
+  }
+}
+
+TEST(HelpTest, TablesFitNarrowTerminals) {
+  CommandLine cli;
+  const std::vector<std::vector<std::string>> tables = {
+      {"best"},    {"best", "list", "annotated"}, {"best", "history"}, {"jobs"},
+      {"devices"}, {"devices", "--known"},        {"kernels", "list"}, {"misses"},
+  };
+  for (const size_t columns : {80, 60}) {
+    for (const std::vector<std::string>& table : tables) ExpectFits(&cli, table, columns);
+  }
+}
+
 TEST(HelpTest, EveryCommandHasAnExampleAndFitsTheScreen) {
   CommandLine cli;
   for (std::vector<std::string> command : AllCommands()) {
@@ -129,6 +164,15 @@ TEST(HelpTest, UsageErrors) {
   cli.Record({"best", "scale_host", "N=4"});
   cli.Record({"--output", "yaml", "status"});
   cli.Record({"--output", "csv", "status"});
+  cli.Comment("A form that the command has not is refused, and not left out.");
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"export", "csv", "--kernel", "scale_host", "--output", "json"},
+                                             {"help", "--output", "json"},
+                                             {"completion", "bash", "--output", "json"},
+                                             {"simulate", "17", "--output", "json"},
+                                             {"dashboard", "--output", "csv"}}) {
+    EXPECT_EQ(cli.Record(words).code, 2) << words[0];
+  }
   cli.Record({"help", "tuen"});
   cli.Record({"help", "no", "such"});
   cli.ExpectMatches("usage_errors");

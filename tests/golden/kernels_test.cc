@@ -10,6 +10,8 @@ namespace {
 TEST(BestTest, EveryMatch) {
   CommandLine cli;
   for (int match = 1; match <= 7; ++match) cli.Record({"best", "scale_host", "--dim", "N=" + std::to_string(match)});
+  cli.Comment("The command to copy has all that was asked, as words of a shell.");
+  cli.Record({"best", "scale_host", "--dim", "N=6", "--pin", "MODE=1 0", "--device", "Example CPU"});
   cli.Comment("--exact refuses what is only near.");
   cli.Record({"best", "scale_host", "--exact", "--dim", "N=1"});
   EXPECT_EQ(cli.Record({"best", "scale_host", "--exact", "--dim", "N=4"}).code, 3);

@@ -78,8 +78,10 @@ absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& ch
   request.set_device_selector(choice.device);
   request.set_worst_match(v1::MATCH_STALE);
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
-  ASSIGN_OR_RETURN(v1::LookupConfigResponse response,
-                   Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request));
+  absl::StatusOr<v1::LookupConfigResponse> answer =
+      Connection::Call(connection->lookup(), &v1::LookupService::StubInterface::LookupConfig, request);
+  RETURN_IF_ERROR(SayNeverTuned(answer.status(), kernel, TuneCommand(choice.kernel, choice.problem, choice.device)));
+  v1::LookupConfigResponse& response = *answer;
   if (response.match() == v1::MATCH_EXACT || response.match() == v1::MATCH_STALE) {
     if (response.other_programs() > 0) {
       session->Note(
@@ -90,7 +92,7 @@ absl::StatusOr<v1::BestConfig> ChosenBest(Session* session, const BestChoice& ch
     return std::move(*response.mutable_best());
   }
   return NotFound("{} has no best config for exactly this problem and device; tunefarm best list {} shows those it has",
-                  kernel.name, choice.kernel);
+                  kernel.name, ShellWord(choice.kernel));
 }
 
 // Pages of a list until `limit` items are there; whether there are more. `fetch` adds the next page.
@@ -132,7 +134,7 @@ absl::StatusOr<ExitCode> ListChosenBests(Session* session, const BestChoice& cho
     session->PrintTable(BestsTable(all, true), format);
   } else if (all.bests().empty()) {
     session->Note(listed.name.empty() ? "No bests yet. Try: tunefarm tune matmul_host"
-                                      : "No bests yet. Run: tunefarm tune " + choice.kernel);
+                                      : "No bests yet. Run: " + TuneCommand(choice.kernel, {}, ""));
   } else {
     session->PrintTable(BestsTable(all, false), format);
   }
@@ -194,7 +196,7 @@ absl::StatusOr<v1::BestConfigKey> KeyAtRevision(Session* session, const std::str
     request.set_page_token(is_passed ? "" : page.next_page_token());
   } while (!request.page_token().empty());
   return NotFound("revision {} is not in the history of {}; tunefarm best history {} shows it", revision, kernel,
-                  kernel);
+                  ShellWord(kernel));
 }
 
 absl::Status PrintChanged(const Session& session, const std::string& word, const v1::BestConfig& best,
@@ -250,8 +252,8 @@ absl::StatusOr<ExitCode> RetireBest(Session* session, const BestChoice& choice) 
   ASSIGN_OR_RETURN(const v1::RetireBestConfigResponse response,
                    Connection::Call(connection->catalog(), &Catalog::RetireBestConfig, request));
   RETURN_IF_ERROR(PrintChanged(*session, "retired", best, /*is_there=*/false));
-  session->Note(
-      fmt::format("To restore it: tunefarm best pin {} --from-revision {}", choice.kernel, response.revision()));
+  session->Note(fmt::format("To restore it: tunefarm best pin {} --from-revision {}", ShellWord(choice.kernel),
+                            response.revision()));
   return kExitOk;
 }
 
@@ -302,6 +304,16 @@ BestVerb AddBestVerb(CLI::App* bests, Session* session, const std::string& verb,
 }
 
 }  // namespace
+
+std::string TuneCommand(const std::string& kernel, const ProblemOptions& problem, const std::string& device) {
+  return "tunefarm tune " + ShellWord(kernel) + problem.ToText() +
+         (device.empty() ? "" : " --device " + ShellWord(device));
+}
+
+absl::Status SayNeverTuned(const absl::Status& answer, const KernelArgument& kernel, const std::string& tune) {
+  if (!kernel.definition.has_value() || ReasonOf(answer) != "KERNEL_NOT_FOUND") return answer;
+  return NotFound("{} was never tuned here; run: {}", kernel.name, tune);
+}
 
 absl::StatusOr<ExitCode> ListBests(Session* session, const std::string& kernel) {
   BestChoice choice;

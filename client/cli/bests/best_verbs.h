@@ -4,7 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cli/session.h"
 
 namespace tunefarm::cli {
@@ -14,5 +17,12 @@ void AddBestVerbs(CLI::App* best, Session* session);
 
 // The first 50 best configs of a kernel, or of all where it is empty.
 absl::StatusOr<ExitCode> ListBests(Session* session, const std::string& kernel);
+
+// The command that tunes what was asked about. `kernel`, `device`: as they were given; no device: empty.
+std::string TuneCommand(const std::string& kernel, const ProblemOptions& problem, const std::string& device);
+
+// The status of an answer about the kernel's bests. NotFound, with the command `tune`, where the daemon has never seen
+// a kernel that is known here, such as a built-in one.
+absl::Status SayNeverTuned(const absl::Status& answer, const KernelArgument& kernel, const std::string& tune);
 
 }  // namespace tunefarm::cli

@@ -205,13 +205,10 @@ absl::StatusOr<ExitCode> Best(Session* session, const BestOptions& options) {
   request.set_device_selector(options.device);
   request.set_with_device_class(true);
   request.set_worst_match(options.exact ? v1::MATCH_EXACT : v1::MATCH_DEFAULT);
-  std::string tune = "tunefarm tune " + options.kernel;
-  for (const std::string& dim : options.problem.dims) tune += " --dim " + dim;
+  const std::string tune = TuneCommand(options.kernel, options.problem, options.device);
   absl::StatusOr<v1::AgreeConfigResponse> answer = Ask(connection, options, request);
-  if (kernel.definition.has_value() && ReasonOf(answer.status()) == "KERNEL_NOT_FOUND") {
-    return NotFound("{} was never tuned here; run: {}", kernel.name, tune);
-  }
-  ASSIGN_OR_RETURN(v1::AgreeConfigResponse agreed, std::move(answer));
+  RETURN_IF_ERROR(SayNeverTuned(answer.status(), kernel, tune));
+  v1::AgreeConfigResponse& agreed = *answer;
   v1::LookupConfigResponse& response = *agreed.mutable_answer();
   const bool is_stored = response.program_digest().empty() || response.program_digest() == request.program_digest();
   if (!request.program_digest().empty() && !is_stored && response.match() == v1::MATCH_DEFAULT) {

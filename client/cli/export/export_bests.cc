@@ -9,6 +9,7 @@
 #include "client/cli/export/export_target.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/best_filter.h"
+#include "client/cli/options/problem_options.h"
 #include "server/base/clock.h"
 #include "server/base/file.h"
 #include "server/base/format.h"
@@ -46,9 +47,10 @@ absl::StatusOr<ExitCode> ExportBests(Session* session, const ExportBestsOptions&
   file.source.tunefarm_version = info.version();
   file.source.exported_at_ms = Clock::Real()->WallMs();
   RETURN_IF_ERROR(options.target.Write(*session, {{"", interchange::WriteBestsFile(file), ""}}));
-  session->Note(fmt::format("{} bests of {}. On the other machine: tunefarm tune KERNEL --starting-configs {}",
-                            FormatCount(static_cast<int64_t>(file.bests.size())), file.source.host,
-                            options.target.file.empty() || options.target.file == "-" ? "FILE" : options.target.file));
+  session->Note(
+      fmt::format("{} bests of {}. On the other machine: tunefarm tune KERNEL --starting-configs {}",
+                  FormatCount(static_cast<int64_t>(file.bests.size())), file.source.host,
+                  options.target.file.empty() || options.target.file == "-" ? "FILE" : ShellWord(options.target.file)));
   return kExitOk;
 }
 

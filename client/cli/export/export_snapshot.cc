@@ -11,6 +11,7 @@
 
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
 #include "client/cpp/snapshot/snapshot_writer.h"
 #include "server/base/clock.h"
 #include "server/base/format.h"
@@ -115,7 +116,8 @@ absl::StatusOr<v1::Kernel> StoredDefinition(Connection* connection, const std::s
   const absl::StatusOr<v1::GetKernelResponse> response =
       Connection::Call(connection->kernels(), &v1::KernelService::StubInterface::GetKernel, request);
   if (ReasonOf(response.status()) == "KERNEL_NOT_FOUND")
-    return NotFound("there is no kernel '{0}' in the daemon, and no best of it; run: tunefarm tune {0}", name);
+    return NotFound("there is no kernel '{0}' in the daemon, and no best of it; run: tunefarm tune {1}", name,
+                    ShellWord(name));
   RETURN_IF_ERROR(response.status());
   return response->kernel();
 }

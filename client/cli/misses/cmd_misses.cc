@@ -8,6 +8,7 @@
 #include "client/cli/help_format.h"
 #include "client/cli/misses/miss_list.h"
 #include "client/cli/options/kernel_argument.h"
+#include "client/cli/options/problem_options.h"
 #include "server/base/clock.h"
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
@@ -88,7 +89,8 @@ absl::StatusOr<ExitCode> Misses(Session* session, const MissOptions& options) {
   if (table.rows() == 0) {
     session->Note("No misses: what was looked up was answered exactly.");
   } else {
-    session->Note("Tune them: tunefarm tune --misses" + (options.kernel.empty() ? "" : " " + options.kernel));
+    session->Note("Tune them: tunefarm tune --misses" +
+                  (options.kernel.empty() ? "" : " " + ShellWord(options.kernel)));
   }
   return kExitOk;
 }

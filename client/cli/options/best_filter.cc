@@ -92,7 +92,7 @@ class MatchTeller {
 absl::Status NothingLeft(const BestFilter& filter, const std::string& kernel, const std::set<std::string>& devices) {
   const std::string of = kernel.empty() ? "" : " of " + kernel;
   if (devices.empty())
-    return NotFound("no best{} is known; run: tunefarm tune {}", of, kernel.empty() ? "KERNEL" : kernel);
+    return NotFound("no best{} is known; run: tunefarm tune {}", of, kernel.empty() ? "KERNEL" : ShellWord(kernel));
   std::string names;
   for (const std::string& name : devices) names += (names.empty() ? "" : ", ") + name;
   std::string asked;

@@ -38,7 +38,7 @@ std::vector<ExpressionSample> ExpressionSamples() {
   };
 }
 
-std::string ExpressionsHelp() {
+std::string ExpressionsHelp(size_t columns) {
   std::string text =
       "Expressions are the part of Python that rules, sizes and launches need, with Python's precedence and results. "
       "They stand as texts in kernel.pbtxt:\n"
@@ -59,7 +59,7 @@ std::string ExpressionsHelp() {
       "Lengths of buffers and tolerances depend on dims only, lengths of scratch buffers also on parameters.\n"
       "An expression has at most 4,096 bytes and 64 levels of nesting. tunefarm kernels check shows errors with a "
       "caret.\n";
-  return WrapLines(text);
+  return WrapLines(text, columns);
 }
 
 }  // namespace tunefarm::cli

@@ -15,6 +15,6 @@ struct ExpressionSample {
 // Every operator and function of the language stands in one of them.
 std::vector<ExpressionSample> ExpressionSamples();
 
-std::string ExpressionsHelp();
+std::string ExpressionsHelp(size_t columns);
 
 }  // namespace tunefarm::cli

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "client/cli/data/definition_data.h"
+#include "client/cli/options/problem_options.h"
 #include "server/base/file.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -117,7 +118,8 @@ absl::StatusOr<KernelArgument> ResolveKernelWithoutData(const std::string& text,
   if (fs::is_directory(text, error)) return LoadFolder(text);
   if (fs::exists(text, error) && IsSource(text)) {
     return InvalidArgument(
-        "{0} is a source; name its definition, which tunefarm kernels new {0} writes if there is none", text);
+        "{0} is a source; name its definition, which tunefarm kernels new {1} writes if there is none", text,
+        ShellWord(text));
   }
   if (fs::exists(text, error)) return LoadFile(text);
   const bool looks_like_path = text.find('/') != std::string::npos && text.rfind("kernels/", 0) != 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -100,10 +101,18 @@ void ProblemOptions::AddTo(CLI::App* command, bool many) {
       ->allow_extra_args(false);
 }
 
+std::string ProblemOptions::ToText() const {
+  std::string text;
+  for (const std::string& dim : dims) text += " --dim " + ShellWord(dim);
+  for (const std::string& pin : pins) text += " --pin " + ShellWord(pin);
+  for (const uint64_t seed : seeds) text += " --input-seed " + std::to_string(seed);
+  return text;
+}
+
 v1::Value InferValue(std::string_view text) {
   v1::Value result;
   const Value value = Value::Infer(text);
-  if (value.ToText() != text) {
+  if (value.ToText() != text || (value.is_float() && !std::isfinite(value.float_value()))) {
     result.set_string_value(std::string(text));
   } else if (value.is_bool()) {
     result.set_bool_value(value.bool_value());

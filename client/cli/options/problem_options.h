@@ -22,6 +22,8 @@ struct ProblemOptions {
   std::vector<uint64_t> seeds;
 
   void AddTo(CLI::App* command, bool many);
+  // " --dim N=64 --pin MODE=1": as words of a shell's command line, with a blank before each option; empty for none.
+  std::string ToText() const;
 };
 
 // A NAME=VALUE option that may be repeated and takes one value each time.
@@ -42,8 +44,8 @@ absl::StatusOr<std::vector<v1::Problem>> MakeProblems(const ProblemOptions& opti
 // As above, but exactly one.
 absl::StatusOr<v1::Problem> MakeProblem(const ProblemOptions& options);
 
-// true/false, integers, floats, else text. What would not be printed as it is written ("007", "1e3") stays text: the
-// daemon reads each value by the declared type of its dim or parameter.
+// true/false, integers, floats, else text. What would not be printed as it is written ("007", "1e3"), and what is no
+// number ("nan", "inf"), stays text: the daemon reads each value by the declared type of its dim or parameter.
 v1::Value InferValue(std::string_view text);
 std::string ValueText(const v1::Value& value);
 // The text as one word of a shell's command line: in quotes where it needs them.

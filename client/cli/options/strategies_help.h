@@ -5,6 +5,6 @@
 
 namespace tunefarm::cli {
 
-std::string StrategiesHelp();
+std::string StrategiesHelp(size_t columns);
 
 }  // namespace tunefarm::cli

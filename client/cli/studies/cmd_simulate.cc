@@ -51,7 +51,8 @@ absl::StatusOr<std::string> NewestJobOf(Session* session, const std::string& tex
     }
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
-  return NotFound("there is neither a file nor an ended job of a kernel '{0}'; run: tunefarm tune {0}", text);
+  return NotFound("there is neither a file nor an ended job of a kernel '{0}'; run: tunefarm tune {1}", text,
+                  ShellWord(text));
 }
 
 // A kernel's folder, or a word that is no file and has no ending, such as "matmul_host".
@@ -199,10 +200,9 @@ absl::StatusOr<ExitCode> SimulateAll(Session* session, const SimulateOptions& op
   session->PrintTable(table, format);
   if (!options.csv.empty()) RETURN_IF_ERROR(session->WriteFile(options.csv, csv));
   if (!options.plot.empty()) RETURN_IF_ERROR(session->WriteFile(options.plot, ChartsToSvg(charts)));
-  session->Note(
+  session->NoteWrapped(
       "The score is the mean over the budget (what random search needs to come within 5 % of the optimum, on the way "
-      "from the median): 0 is as good "
-      "as random search, 1 is the optimum at once.");
+      "from the median): 0 is as good as random search, 1 is the optimum at once.");
   return kExitOk;
 }
 

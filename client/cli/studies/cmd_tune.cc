@@ -343,8 +343,7 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
     const std::string kernel = !options.data.empty()                           ? ended.kernel()
                                : options.kernel.find('/') == std::string::npos ? options.kernel
                                                                                : ended.kernel_name();
-    std::string next = "Ask again: tunefarm best " + ShellWord(kernel);
-    for (const std::string& dim : options.problem.dims) next += " --dim " + ShellWord(dim);
+    const std::string next = "Ask again: tunefarm best " + ShellWord(kernel) + options.problem.ToText();
     // `best` is for one problem, whose dims are known here.
     const auto asked = MakeProblems(options.problem, kGridMax);
     const bool is_of_file = !options.starting_configs.empty() && options.problem.dims.empty();
@@ -394,8 +393,9 @@ absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std:
   if (tried.detached) return kExitInterrupted;
   const v1::Trial& trial = tried.trials.front();
   session->Print(format == OutputFormat::kJson ? ToJson(trial) : TrialText(trial));
-  std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel);
-  for (const std::string& dim : options.problem.dims) again += " --dim " + ShellWord(dim);
+  ProblemOptions problem = options.problem;
+  problem.pins.clear();  // the trial's config has them all
+  std::string again = "Reproduce: tunefarm run " + ShellWord(options.kernel) + problem.ToText();
   for (const std::string& input : options.data.inputs) again += " --input " + ShellWord(input);
   for (const std::string& expected : options.data.expected) again += " --expected " + ShellWord(expected);
   for (const auto& [name, value] :

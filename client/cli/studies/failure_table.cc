@@ -43,12 +43,13 @@ std::string FailuresText(const Session& session, const std::vector<v1::Trial>& t
                   first.message().substr(0, first.message().find('\n')), ConfigText(first.config())},
                  Style::kRed);
   }
-  std::string text = "\n" + table.ToText(session.has_color(), session.columns());
+  std::string text = "\n" + table.ToText(session.has_color(), session.columns);
   if (failures.size() > kOutcomesMax) text += fmt::format("... and {} more\n", failures.size() - kOutcomesMax);
   if (by_outcome.count(v1::OUTCOME_RUN_TIMEOUT) > 0) {
     text +=
-        "RUN_TIMEOUT: the daemon's launch_timeout_ms is the limit (tunefarmd --launch-timeout-ms, "
-        "TUNEFARM_LAUNCH_TIMEOUT_MS); with --retry-poisoned a later job runs these configs again\n";
+        "RUN_TIMEOUT: the limits are the daemon's launch_timeout_ms (tunefarmd --launch-timeout-ms, "
+        "TUNEFARM_LAUNCH_TIMEOUT_MS) and, for inputs and reference, prepare_timeout_ms (--prepare-timeout-ms, "
+        "TUNEFARM_PREPARE_TIMEOUT_MS); with --retry-poisoned a later job runs these configs again\n";
   }
   if (by_outcome.count(v1::OUTCOME_COMPILE_TIMEOUT) > 0) {
     text +=

@@ -116,8 +116,7 @@ Table RankTable(const v1::Study& study, const std::vector<v1::Trial>& trials, in
   return table;
 }
 
-// What the times of a final have to do with those that were seen during the search, and why a config was kept that has
-// not the smallest time: it was ahead round by round, or nothing beat it that was the best before.
+// What the times of a final have to do with those that were seen during the search, and what it decided.
 std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& trials,
                       const std::vector<v1::Trial>& ranked) {
   if (ranked.empty() || ranked[0].purpose() != v1::TRIAL_PURPOSE_FINALIST) return "";
@@ -130,8 +129,8 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
   std::string text = "times of the final, measured in turns";
   if (searched_ns > 0) text += fmt::format("; best in the search: {}", FormatDuration(searched_ns));
   text += "\n";
-  if (!IsMarked(study, ranked)) return text;
-  return text + "* kept: round by round no other config was faster by more than noise and 1 %\n";
+  if (study.kept_because().empty()) return text;
+  return text + (IsMarked(study, ranked) ? "* " : "") + study.kept_because() + "\n";
 }
 
 std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
@@ -141,7 +140,7 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
     const bool has_ended = study.state() == v1::STUDY_STATE_ENDED;
     text += (has_ended ? session.Styled(Style::kRed, "no valid config") : "no valid config yet") + "\n";
   } else {
-    text += RankTable(study, ranked, rows).ToText(session.has_color(), session.columns());
+    text += RankTable(study, ranked, rows).ToText(session.has_color(), session.columns);
     if (rows > 0 && ranked.size() > static_cast<size_t>(rows)) {
       text += fmt::format("... and {} more; --all shows every trial\n", ranked.size() - static_cast<size_t>(rows));
     }

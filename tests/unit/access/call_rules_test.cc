@@ -56,6 +56,13 @@ TEST(CallRulesTest, EveryMethodOfEveryServiceIsInTheTable) {
   }
 }
 
+// What messages say of a call: words, and not its name.
+TEST(CallRulesTest, EveryCallHasWordsForAUser) {
+  for (const CallRule& rule : AllCallRules()) {
+    EXPECT_THAT(std::string(rule.does), testing::MatchesRegex("[a-z]+( [a-z]+)*")) << rule.call;
+  }
+}
+
 TEST(CallRulesTest, CallsAreListedOnce) {
   std::set<std::string_view> seen;
   for (const CallRule& rule : AllCallRules()) EXPECT_TRUE(seen.insert(rule.call).second) << rule.call;

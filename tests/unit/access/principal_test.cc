@@ -75,12 +75,15 @@ TEST(PrincipalTest, SocketsAreIdentities) {
 
 TEST(PrincipalTest, AMissingRightIsNamed) {
   const absl::Status refused =
-      CheckRight(PrincipalOfUri("tunefarm://submit/bob").value(), Right::kKernels, "CreateKernel");
+      CheckRight(PrincipalOfUri("tunefarm://submit/bob").value(), Right::kKernels, "store kernels");
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(ReasonOf(refused), "RIGHT_MISSING");
-  EXPECT_EQ(Text(refused), "the certificate submit/bob may not call CreateKernel: it needs the right kernels");
-  EXPECT_EQ(ReasonOf(CheckRight(ClientSocket(), Right::kAdmin, "Shutdown")), "ADMIN_ONLY");
-  EXPECT_EQ(ReasonOf(CheckRight(AdminSocket(), Right::kAgent, "Register")), "RIGHT_MISSING");
+  EXPECT_EQ(Text(refused), "the certificate submit/bob may not store kernels: it needs the role kernels");
+  const absl::Status of_admins = CheckRight(ClientSocket(), Right::kAdmin, "stop the daemon");
+  EXPECT_EQ(ReasonOf(of_admins), "ADMIN_ONLY");
+  EXPECT_THAT(Text(of_admins),
+              testing::HasSubstr("may not stop the daemon: it needs the role admin, which the admin socket has"));
+  EXPECT_EQ(ReasonOf(CheckRight(AdminSocket(), Right::kAgent, "be an agent")), "RIGHT_MISSING");
 }
 
 }  // namespace

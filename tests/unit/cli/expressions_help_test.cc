@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/expression/expression.h"
 #include "server/expression/expression_internal.h"
@@ -37,7 +38,7 @@ TEST(ExpressionsHelp, SamplesCompileAndNameEveryOperatorAndFunction) {
 }
 
 TEST(ExpressionsHelp, FitsOneScreen) {
-  const std::string help = ExpressionsHelp();
+  const std::string help = ExpressionsHelp(kHelpColumns);
   std::istringstream lines(help);
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100U) << line;

@@ -34,6 +34,7 @@ TEST(FailureTableTest, NamesTheSettingThatRaisesALimit) {
   const Session session;
   const std::string text = FailuresText(session, {Failed(1, v1::OUTCOME_RUN_TIMEOUT, "the first launch")});
   EXPECT_THAT(text, HasSubstr("--launch-timeout-ms"));
+  EXPECT_THAT(text, HasSubstr("--prepare-timeout-ms"));
   EXPECT_THAT(text, Not(HasSubstr("--compile-timeout-ms")));
   EXPECT_THAT(FailuresText(session, {Failed(1, v1::OUTCOME_COMPILE_TIMEOUT, "compiling")}),
               HasSubstr("--compile-timeout-ms"));

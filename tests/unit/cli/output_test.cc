@@ -129,11 +129,20 @@ TEST(JsonTest, BytesAreBase64) {
 TEST(HelpEntryTest, FitsNarrowTerminals) {
   EXPECT_EQ(HelpColumns(0), 100U);
   EXPECT_EQ(HelpColumns(80), 80U);
-  EXPECT_EQ(HelpColumns(20), 60U);
+  EXPECT_EQ(HelpColumns(20), 40U);
   EXPECT_EQ(HelpColumns(300), 100U);
   EXPECT_EQ(HelpEntry("x", std::string(20, 'a') + " " + std::string(20, 'b'), 60),
             "  x                         " + std::string(20, 'a') + "\n" + std::string(28, ' ') + std::string(20, 'b') +
                 "\n");
+}
+
+TEST(HelpEntryTest, LinesGoOnBelowTheirText) {
+  EXPECT_EQ(WrapLines("  name  one two three\n", 20), "  name  one two\n        three\n");
+  // A text that begins too far right has lines of its own.
+  EXPECT_EQ(WrapLines("  a long name      one two three\n", 20), "  a long name\n      one two three\n");
+  // A command line can be copied.
+  EXPECT_EQ(WrapLines("  tunefarm tune k --seed 7 --dim N=1\n", 28),
+            "  tunefarm tune k \\\n      --seed 7 --dim N=1\n");
 }
 
 TEST(HelpEntryTest, AlignsAndWraps) {
@@ -175,6 +184,29 @@ TEST(Output, EveryColumnOfTextGivesWay) {
             "NVL\n"
             "GPU-6d3ff2e4  2  OFFLINE:\n"
             "0cf79f2a         gone\n");
+}
+
+TEST(Output, HeadersOfNumbersAndThenTheTableGiveWay) {
+  Table table({{"recording", false}, {"score in time", true}, {"note", false}});
+  table.AddRow({"first_recording", "0.912", "as measured"});
+  table.AddRow({"second", "1.000", ""});
+  EXPECT_EQ(table.ToText(false, 26),
+            "recording  score  note\n"
+            "              in\n"
+            "            time\n"
+            "first_rec  0.912  as\n"
+            "ording            measured\n"
+            "second     1.000\n");
+  // Too narrow for columns: a paragraph for each row.
+  EXPECT_EQ(table.ToText(false, 24),
+            "recording      first_rec\n"
+            "               ording\n"
+            "score in time  0.912\n"
+            "note           as\n"
+            "               measured\n"
+            "\n"
+            "recording      second\n"
+            "score in time  1.000\n");
 }
 
 TEST(Output, LinesAreCutBetweenCharacters) {

@@ -46,6 +46,15 @@ TEST(ProblemOptionsTest, TheGridVariesTheLastDimFastest) {
   EXPECT_THAT(shapes, testing::ElementsAre(std::pair(1, 10), std::pair(1, 20), std::pair(2, 10), std::pair(2, 20)));
 }
 
+TEST(ProblemOptionsTest, AreWordsOfACommandLineAgain) {
+  EXPECT_EQ(ProblemOptions().ToText(), "");
+  ProblemOptions options = Dims({"N=1..4", "dtype=a b"});
+  options.pins = {"MODE=1_000", "TAG="};
+  options.seeds = {3, 4};
+  EXPECT_EQ(options.ToText(),
+            " --dim N=1..4 --dim 'dtype=a b' --pin MODE=1_000 --pin TAG= --input-seed 3 --input-seed 4");
+}
+
 TEST(ProblemOptionsTest, Errors) {
   EXPECT_THAT(ErrorOf(Dims({"M"})), HasSubstr("--dim M: write --dim NAME=VALUE"));
   EXPECT_THAT(ErrorOf(Dims({"=4"})), HasSubstr("NAME=VALUE"));
@@ -117,7 +126,7 @@ TEST(ValueTest, KindsAreInferred) {
   }
   EXPECT_EQ(ValueText(v1::Value()), "");
   // What a number or a truth value would print otherwise keeps its text.
-  for (const char* text : {"007", "+5", "1e3", "1.50", "True", "0x10", "nan ", ""}) {
+  for (const char* text : {"007", "+5", "1e3", "1.50", "True", "0x10", "nan ", "nan", "inf", "-inf", "-nan", ""}) {
     EXPECT_EQ(InferValue(text).kind_case(), v1::Value::kStringValue) << text;
     EXPECT_EQ(ValueText(InferValue(text)), text);
   }

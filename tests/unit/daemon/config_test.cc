@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <sstream>
 
 #include "server/base/check.h"
 #include "server/base/file.h"
@@ -316,10 +317,11 @@ TEST_F(DaemonConfigTest, HelpIsGroupedAndFitsTheScreen) {
   EXPECT_LT(help.find("\nFarms:\n"), help.find("  --role VALUE"));
   EXPECT_NE(help.find("--no-compile-only"), std::string::npos);
   EXPECT_NE(help.find("\nExamples:\n"), std::string::npos);
-  for (size_t start = 0; start < help.size();) {
-    const size_t end = std::min(help.find('\n', start), help.size());
-    EXPECT_LE(end - start, 100U) << help.substr(start, end - start);
-    start = end + 1;
+  for (const size_t columns : {100, 80, 64}) {
+    std::istringstream lines(std::string(MessageOf(ParseDaemonConfig(
+                                                       {"--help"}, [](const char*) { return std::nullopt; }, columns)
+                                                       .status())));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), columns) << line;
   }
 }
 

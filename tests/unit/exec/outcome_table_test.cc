@@ -99,7 +99,9 @@ TEST(OutcomeTable, ADeadlineNamesTheSettingThatRaisesIt) {
   end.phase = PHASE_LOAD;
   EXPECT_EQ(VerdictFor(end).message, "loading the binary did not finish within 50.0 ms");
   end.preparing = true;
-  EXPECT_EQ(VerdictFor(end).message, "building the inputs and the reference output did not finish within 50.0 ms");
+  EXPECT_EQ(VerdictFor(end).message,
+            "building the inputs and the reference output did not finish within 50.0 ms (prepare_timeout_ms of the "
+            "daemon raises this)");
 }
 
 TEST(OutcomeTable, SaysWhenSigkillDidNotHelp) {

@@ -130,6 +130,37 @@ TEST_F(DeviceServiceTest, AJobThatWaitsForItsDeviceSaysWhy) {
   EXPECT_EQ(farm.Job(job).state_reason(), "");
 }
 
+// Of its compiler, its inputs and its reference nothing is heard before it ends: what is waited for is said.
+TEST_F(DeviceServiceTest, AJobNoneOfWhoseTrialsEndsSaysWhatItWaitsFor) {
+  Farm farm(directory_.path());
+  farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.problem == "N=20000000") script.run_time = std::chrono::seconds(45);
+    return script;
+  });
+  tunefarm::v1::Job two_of_each;
+  two_of_each.mutable_budget()->set_max_trials(2);
+  const std::string job = farm.SubmitJob({1000, 20'000'000}, TestKernel(), two_of_each);
+  std::vector<std::string> told;
+  const auto watch = farm.service().Watch(
+      job, 0,
+      [&](const tunefarm::v1::JobEvent& event) {
+        if (event.has_job() && !event.job().state_reason().empty()) told.push_back(event.job().state_reason());
+      },
+      [](const absl::Status&) {});
+  ASSERT_TRUE(farm.RunUntil([&] { return !told.empty(); }));
+  EXPECT_EQ(farm.Job(job).progress().done(), 2);
+  EXPECT_EQ(farm.Job(job).progress().eta_ms(), 0) << "the pace of the small problem says nothing of the large one";
+  EXPECT_EQ(farm.Job(job).state_reason(), told[0]);
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(job).progress().done() == 4; }));
+  EXPECT_EQ(farm.Job(job).state_reason(), "");
+  const std::string first = "waiting for the first trial of N=20000000 for more than ";
+  const std::string doing = ": it compiles, its inputs and its reference are prepared, or other jobs use the device";
+  // The second trial takes no longer than the first, which is no news.
+  EXPECT_EQ(told,
+            (std::vector<std::string>{first + "10.0 s" + doing, first + "20.0 s" + doing, first + "40.0 s" + doing}));
+}
+
 TEST_F(DeviceServiceTest, AJobWithoutPromotionLeavesNoBest) {
   Farm farm(directory_.path());
   tunefarm::v1::Job measures_only;

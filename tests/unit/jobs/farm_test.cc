@@ -262,7 +262,19 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   tunefarm::v1::Job anew;  // what the first one measured is not true any more
   anew.mutable_policy()->set_no_reuse(true);
   const std::string second = farm.SubmitJob({1024}, TestKernel(), anew);
+  std::vector<std::string> messages;
+  const auto watch = farm.service().Watch(
+      second, 0,
+      [&](const tunefarm::v1::JobEvent& event) {
+        if (!event.message().empty()) messages.push_back(event.message());
+      },
+      [](const absl::Status&) {});
   ASSERT_TRUE(farm.Finish(second));
+  farm.RunControl();
+  // What was told is what is stored.
+  const std::string kept = farm.Job(second).studies(0).kept_because();
+  EXPECT_THAT(kept, testing::StartsWith("the best stays: the fastest finalist needs 0.99"));
+  EXPECT_THAT(messages, testing::Contains("N=1024: " + kept));
   EXPECT_EQ(TextOf(farm.Job(second).studies(0).best().config()), "A=4,B=2");
   EXPECT_EQ(farm.Job(second).studies(0).best().job(), second) << "its new measurement is filed";
   EXPECT_EQ(TextOf(farm.Job(second).studies(0).incumbent().config()), "A=4,B=2");
@@ -272,6 +284,10 @@ TEST_F(FarmTest, TheIncumbentStaysUnlessItIsBeatenBeyondNoise) {
   const std::string third = farm.SubmitJob({1024}, TestKernel(), anew);
   ASSERT_TRUE(farm.Finish(third));
   EXPECT_EQ(TextOf(farm.Job(third).studies(0).best().config()), "A=8,B=2");
+  EXPECT_THAT(farm.Job(third).studies(0).kept_because(), testing::HasSubstr(" beats the best: round by round"));
+  farm.Crash();
+  farm.Boot();
+  EXPECT_EQ(farm.Job(second).studies(0).kept_because(), kept);
   EXPECT_EQ(farm.service().catalog().revision(), 4);
   tunefarm::v1::LookupConfigRequest request;
   request.set_kernel("scale");
