@@ -75,23 +75,6 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.v1.AccessService/ListTokens", "see tokens", kAdmin, kCalls, kRead},
       {"tunefarm.v1.AccessService/RevokeToken", "revoke tokens", kAdmin, kCalls, kChange},
       // Each for the caller itself, and never with more rights than it has.
-<<<<<<< HEAD
-      {"tunefarm.v1.AccessService/CreateLoginCode", kLookup, kCalls, kChange},
-      {"tunefarm.v1.AccessService/CreateSession", kLookup, kCalls, kChange},
-      {"tunefarm.v1.AccessService/EndSession", kLookup, kCalls, kChange},
-      {"tunefarm.v1.AccessService/GetCaller", kLookup, kCalls, kRead},
-      {"tunefarm.agent.v1.AgentService/Register", kAgent, kUnlimited, kChange},
-      {"tunefarm.agent.v1.AgentService/Synchronize", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/Wait", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/ClaimWork", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/ReportUnits", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/FetchKernel", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/TakeCompiles", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/OfferBinary", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/FetchBinary", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/FetchDataFile", kAgent, kUnlimited, kRead},
-      {"tunefarm.agent.v1.AgentService/Deregister", kAgent, kUnlimited, kChange},
-=======
       {"tunefarm.v1.AccessService/CreateLoginCode", "log in", kLookup, kCalls, kChange},
       {"tunefarm.v1.AccessService/CreateSession", "log in", kLookup, kCalls, kChange},
       {"tunefarm.v1.AccessService/EndSession", "log out", kLookup, kCalls, kChange},
@@ -99,6 +82,7 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.agent.v1.AgentService/Register", "be an agent", kAgent, kUnlimited, kChange},
       {"tunefarm.agent.v1.AgentService/Synchronize", "be an agent", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/Wait", "be an agent", kAgent, kUnlimited, kRead},
+      {"tunefarm.agent.v1.AgentService/ClaimWork", "be an agent", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/ReportUnits", "be an agent", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/FetchKernel", "be an agent", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/TakeCompiles", "be an agent", kAgent, kUnlimited, kRead},
@@ -106,7 +90,6 @@ const std::vector<CallRule>& AllCallRules() {
       {"tunefarm.agent.v1.AgentService/FetchBinary", "be an agent", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/FetchDataFile", "be an agent", kAgent, kUnlimited, kRead},
       {"tunefarm.agent.v1.AgentService/Deregister", "be an agent", kAgent, kUnlimited, kChange},
->>>>>>> w_cli
   };
   return rules;
 }
