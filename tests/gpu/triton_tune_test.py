@@ -18,6 +18,7 @@ import unittest
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tunefarm
 from tunefarm.triton import tune
@@ -93,6 +94,30 @@ class TritonTune(unittest.TestCase):
         self.assertEqual(results.triton_config().num_warps, results.best["num_warps"])
         # What was tuned is found again.
         self.assertEqual(self.client.best(results.kernel).config["BLOCK_M"], results.best["BLOCK_M"])
+
+    def test_a_matmul_of_tensor_descriptors(self):
+        m, n, k = 1000, 776, 520
+        a, b = (torch.randn(shape, device="cuda", dtype=torch.float16) for shape in ((m, k), (k, n)))
+        c = torch.zeros((m, n), device="cuda", dtype=torch.float16)
+        arguments = [*(TensorDescriptor.from_tensor(array, [1, 8]) for array in (a, b, c)), n, k]
+
+        def set_blocks(nargs):
+            for name, shape in (("a_desc", "MK"), ("b_desc", "KN"), ("c_desc", "MN")):
+                nargs[name].block_shape = [nargs[f"BLOCK_{letter}"] for letter in shape]
+
+        def grid(META):
+            return (triton.cdiv(m, META["BLOCK_M"]) * triton.cdiv(n, META["BLOCK_N"]),)
+
+        values = [{"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64} for rows, columns in ((64, 64), (128, 64), (128, 128))]
+        texts = {"a_desc": ["BLOCK_M", "BLOCK_K"], "b_desc": ["BLOCK_K", "BLOCK_N"], "c_desc": ["BLOCK_M", "BLOCK_N"]}
+        for options in ({"configs": [triton.Config(config, num_warps=4, pre_hook=set_blocks) for config in values]},
+                        {"configs": values, "block_shapes": texts}):
+            results = tune(kernels.matmul_of_tiles, arguments, grid=grid, policy="fast", client=self.client, quiet=True,
+                           reference=lambda a_desc, b_desc: {"c_desc": (a_desc.float() @ b_desc.float()).half()}, **options)
+            self.assertEqual(len(results), 3, results.failed)
+        set_blocks({**dict(zip(("a_desc", "b_desc", "c_desc"), arguments)), **results.best})
+        kernels.matmul_of_tiles[grid](*arguments, **results.best)
+        torch.testing.assert_close(c, a @ b, atol=1e-2, rtol=1e-2)
 
     def test_a_softmax_of_a_script(self):
         results = runpy.run_path(str(DATA / "softmax_main.py"), run_name="__main__")["results"]
