@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import torch
 import triton
@@ -21,6 +22,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tunefarm
+import tunefarm.triton
 from tunefarm.triton import tune
 
 BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
@@ -47,6 +49,12 @@ def scale_of_main(out_ptr, x_ptr, n, BLOCK: tl.constexpr):
 def wrong_for_some(out_ptr, x_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + BLOCK // 256, mask=at < n)
+
+
+def set_blocks(nargs):
+    """A pre_hook of configs of matmul_of_tiles."""
+    for name, shape in (("a_desc", "MK"), ("b_desc", "KN"), ("c_desc", "MN")):
+        nargs[name].block_shape = [nargs[f"BLOCK_{letter}"] for letter in shape]
 
 
 class TritonTune(unittest.TestCase):
@@ -101,10 +109,6 @@ class TritonTune(unittest.TestCase):
         c = torch.zeros((m, n), device="cuda", dtype=torch.float16)
         arguments = [*(TensorDescriptor.from_tensor(array, [1, 8]) for array in (a, b, c)), n, k]
 
-        def set_blocks(nargs):
-            for name, shape in (("a_desc", "MK"), ("b_desc", "KN"), ("c_desc", "MN")):
-                nargs[name].block_shape = [nargs[f"BLOCK_{letter}"] for letter in shape]
-
         def grid(META):
             return (triton.cdiv(m, META["BLOCK_M"]) * triton.cdiv(n, META["BLOCK_N"]),)
 
@@ -117,6 +121,17 @@ class TritonTune(unittest.TestCase):
             self.assertEqual(len(results), 3, results.failed)
         set_blocks({**dict(zip(("a_desc", "b_desc", "c_desc"), arguments)), **results.best})
         kernels.matmul_of_tiles[grid](*arguments, **results.best)
+        torch.testing.assert_close(c, a @ b, atol=1e-2, rtol=1e-2)
+
+        # Programs that use @triton.autotune; Triton measures nothing.
+        autotuned = tunefarm.triton.autotune(configs=[triton.Config(config, num_warps=4, pre_hook=set_blocks) for config in values],
+                                             key=["N", "K"])(kernels.matmul_of_tiles)
+        c.zero_()
+        with tempfile.TemporaryDirectory() as cache, \
+                unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache, "TUNEFARM_TRITON_LOG": "1"}), \
+                unittest.mock.patch.object(triton.runtime.Autotuner, "_bench", side_effect=AssertionError("Triton tunes")):
+            os.environ.pop("TUNEFARM_TRITON_POLICY", None)
+            autotuned[grid](*arguments)
         torch.testing.assert_close(c, a @ b, atol=1e-2, rtol=1e-2)
 
     def test_a_softmax_of_a_script(self):

@@ -53,16 +53,23 @@ def check(given: Any, what: str) -> None:
                                    f"{math.prod(given.base.shape)}; give it the shape of its array")
 
 
+def stand_in(given: Any) -> Any:
+    """For a hook: of a descriptor what it may read and set, and no array."""
+    return types.SimpleNamespace(shape=list(given.shape), strides=list(given.strides), block_shape=list(given.block_shape),
+                                 padding=getattr(given, "padding", "zero"))
+
+
 class Blocks:
     """The block shapes of the descriptors among a kernel's arguments, as far as they depend on the config."""
 
-    def __init__(self, arguments: Mapping[str, Any], block_shapes: Optional[Mapping[str, Any]], hook: Any,
-                 over: Callable[[Any, str], Any], space: Space) -> None:
-        """`arguments`: the kernel's, by name. `block_shapes`: by a descriptor's name its block shape. `hook`: the pre_hook of
-        all configs, which may set the others. `over`: replaces the names that are the same for all configs."""
+    def __init__(self, arguments: Mapping[str, Any], space: Space, hook: Any = None, seen: Optional[Mapping[str, Any]] = None,
+                 block_shapes: Optional[Mapping[str, Any]] = None, over: Optional[Callable[[Any, str], Any]] = None) -> None:
+        """`arguments`: the kernel's, by name. `hook`: the pre_hook of all configs, which may set block shapes; it sees `seen`
+        beside the config and the descriptors. `block_shapes`: by a descriptor's name its block shape, whatever the hook says;
+        `over` replaces the names in one that are the same for all configs."""
         self._descriptors = {name: given for name, given in arguments.items() if is_descriptor(given)}
-        self._known = {name: given for name, given in arguments.items() if isinstance(given, (bool, int, float))}
-        self._given, self._hook, self._over, self._space = dict(block_shapes or {}), hook, over, space
+        self._hook, self._seen, self._space = hook, seen or {}, space
+        self._given, self._over = dict(block_shapes or {}), over or (lambda shape, what: shape)
         for name in self._given:
             if name not in self._descriptors:
                 raise InvalidArgumentError(f"block_shapes: '{name}' is no tensor descriptor among the arguments; there are "
@@ -85,13 +92,11 @@ class Blocks:
         return Descriptor(own, [int(extent) for extent in given.shape], block, getattr(given, "padding", "zero") == "nan")
 
     def _set_by_hook(self, name: str) -> Callable[[Any], List[Any]]:
-        """A function of a config. The hook is called with stand-ins, so that it changes nothing, and without arrays."""
+        """A function of a config. The hook is called with stand-ins, so that it changes nothing."""
         def block_shape(config: Any) -> List[Any]:
-            stand_ins = {other: types.SimpleNamespace(shape=list(given.shape), strides=list(given.strides),
-                                                      block_shape=list(given.block_shape))
-                         for other, given in self._descriptors.items()}
+            stand_ins = {other: stand_in(given) for other, given in self._descriptors.items()}
             written: Dict[str, Any] = {}
-            self._hook(collections.ChainMap(written, config, stand_ins, self._known))
+            self._hook(collections.ChainMap(written, config, stand_ins, dict(self._seen)))
             return list(stand_ins[name].block_shape)
 
         return block_shape

@@ -111,7 +111,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     known = {**values, **fixed, **constants}
     blocks = _definition.grid_of(grid_over(grid, known), chosen)
     hook = _hook(fn, configs, space, values)
-    described = _descriptors.Blocks(known, block_shapes, hook, lambda shape, what: grid_over(shape, known, what), chosen)
+    seen = {name: value for name, value in known.items() if isinstance(value, (bool, int, float, str))}
+    described = _descriptors.Blocks(values, chosen, hook, seen, block_shapes, lambda shape, what: grid_over(shape, known, what))
     arguments = _read(values, names.types, outputs, reference, constants, described)
     sources = _source.alone(kernel, constants) if constants else _source.of(kernel, fn)
 
