@@ -396,11 +396,11 @@ class Descriptors(unittest.TestCase):
         return [TensorDescriptor.from_tensor(a, [1, 1]), TensorDescriptor.from_tensor(b, [32, 16], "nan"),
                 TensorDescriptor.from_tensor(c, [1, 1]), n, k]
 
-    def made(self, arguments=None, configs=None, **options):
+    def made(self, arguments=None, configs=None, function=kernels.matmul_of_tiles, **options):
         configs = configs or [{"BLOCK_M": rows, "BLOCK_N": 16, "BLOCK_K": 32} for rows in (16, 32)]
         given = {"grid": lambda META: (META["a_desc"].shape[0] // META["BLOCK_M"] * (META["N"] // META["BLOCK_N"]),),
                  "reference": lambda a_desc, b_desc: {"c_desc": a_desc.astype("f4") @ b_desc.astype("f4")}, **options}
-        return submitted(kernels.matmul_of_tiles, arguments or self.arguments(), configs, **given).definition
+        return submitted(function, arguments or self.arguments(), configs, **given).definition
 
     def described(self, definition):
         return {item.name: (item.tensor_descriptor.buffer, list(item.tensor_descriptor.shape),
@@ -426,9 +426,8 @@ class Descriptors(unittest.TestCase):
         arguments = self.arguments()
         self.assertEqual(self.described(self.made(arguments, configs)), self.EXPECTED)
         self.assertEqual(arguments[0].block_shape, [1, 1])  # it was called with stand-ins
-        # What the caller says goes first.
-        made = self.made(arguments, configs, block_shapes={"c_desc": [16, "BLOCK_N // 2"]})
-        self.assertEqual(self.described(made)["c_desc_descriptor"][2], ["16", "BLOCK_N // 2"])
+        self.refused("block_shapes is given, and configs have a pre_hook; give one of them", arguments, configs,
+                     block_shapes={"c_desc": [16, "BLOCK_N // 2"]})
 
     def test_names_are_unique(self):
         names = ["a" * 60, "a" * 45 + "_descriptor"]
@@ -458,6 +457,10 @@ class Descriptors(unittest.TestCase):
         self.refused("the configs have different pre_hooks", configs=[tile, triton.Config(tile, pre_hook=set_tiles)])
         self.refused("the pre_hook of the configs gives 'a_desc' fails for .*'types.SimpleNamespace' object has no attribute 'base'",
                      configs=[triton.Config(tile, pre_hook=lambda nargs: nargs["a_desc"].base.fill(0))])
+        self.refused("a pre_hook, which is supported only where", configs=[triton.Config({"BLOCK": 64}, pre_hook=set_tiles), {"BLOCK": 32}],
+                     function=kernels.axpy, arguments=axpy_arguments(), reference=None, outputs=["y"], grid=1)
+        self.refused("the pre_hook of the configs gives 'a_desc' reads the unknown parameter 'x'",
+                     configs=[triton.Config(tile, pre_hook=lambda nargs: nargs["x"].zero_())])
         a.layout = "a layout of Gluon"
         self.refused("TensorDescriptor with layout, which is not supported; give a triton.tools", [a, b, c, n, k])
 

@@ -65,8 +65,8 @@ class Blocks:
     def __init__(self, arguments: Mapping[str, Any], space: Space, hook: Any = None, seen: Optional[Mapping[str, Any]] = None,
                  block_shapes: Optional[Mapping[str, Any]] = None, over: Optional[Callable[[Any, str], Any]] = None) -> None:
         """`arguments`: the kernel's, by name. `hook`: the pre_hook of all configs, which may set block shapes; it sees `seen`
-        beside the config and the descriptors. `block_shapes`: by a descriptor's name its block shape, whatever the hook says;
-        `over` replaces the names in one that are the same for all configs."""
+        beside the config and the descriptors. Or `block_shapes`: by a descriptor's name its block shape; `over` replaces the
+        names in one that are the same for all configs."""
         self._descriptors = {name: given for name, given in arguments.items() if is_descriptor(given)}
         self._hook, self._seen, self._space = hook, seen or {}, space
         self._given, self._over = dict(block_shapes or {}), over or (lambda shape, what: shape)
@@ -106,6 +106,6 @@ def hook_of(configs: Any) -> Any:
     """The pre_hook of triton.Configs; None without one. InvalidArgumentError if they have different ones."""
     hooks = [getattr(config, "pre_hook", None) for config in configs]
     if any(hook is not hooks[0] for hook in hooks):
-        raise InvalidArgumentError("the configs have different pre_hooks; give one to all, or the block shapes that they set as "
-                                   "block_shapes")
+        raise InvalidArgumentError("the configs have different pre_hooks, and the kernel has tensor descriptors, whose blocks only "
+                                   "one function of the config may set; give one pre_hook to all")
     return hooks[0] if hooks else None

@@ -75,21 +75,22 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     """Tunes a function decorated by @triton.jit.
 
     args: the values of its parameters that are not constexpr, in order or as a dict by name: contiguous arrays of PyTorch,
-    CuPy or NumPy, TensorDescriptors of such arrays, ints and floats; None, True and False become constants of the kernel. constexprs: values by name of those
-    that are not tuned (a dict as args may have them, too); others have their defaults. None, types such as tl.float16 and
-    strings with other characters than words have become constants of the kernel.
+    CuPy or NumPy, TensorDescriptors of such arrays, ints and floats; None, True and False become constants of the kernel.
+    constexprs: values by name of those that are not tuned (a dict as args may have them, too); others have their defaults.
+    None, types such as tl.float16 and strings with other characters than words have become constants of the kernel.
     configs: dicts or triton.Configs, of which all are tried and no others; or space: a dict of lists by name, with
     restrictions as tune_kernel takes them. num_warps, num_stages, num_ctas and maxnreg are Triton's options.
     grid: the number of programs, 1 to 3 of them: numbers, expressions ("cdiv(n, BLOCK)"), or a function of META, as a
     launch takes it.
     block_shapes: of TensorDescriptors, by name, what depends on the config: a list of numbers, expressions ("BLOCK_M") and
-    functions of META. Others have the block_shape that the pre_hook of the configs gives them, or else their own. The best
-    config's are for the caller to set.
-    outputs: names of the arrays that the kernel writes, or of descriptors of them; without it, those that reference gives. They begin with what they
-    hold in this call. reference: a function whose parameters are named like some of the kernel's, called here with their
-    values (of descriptors their arrays), which returns what the outputs must be (an array, a tuple in the order of outputs, or a dict by name), or such a
-    dict. Without it the outputs must be those of the first config (results.verified_against_first_config). atol, rtol:
-    how close; by default 1e-3 for float32, 1e-2 for float16 and 3e-2 for bfloat16, both.
+    functions of META. In place of it the configs can have one pre_hook that sets them. Others are the descriptors' own. The
+    best config's are for the caller to set.
+    outputs: names of the arrays that the kernel writes, or of descriptors of them; without it, those that reference gives.
+    They begin with what they hold in this call. reference: a function whose parameters are named like some of the kernel's,
+    called here with their values (of descriptors their arrays), which returns what the outputs must be (an array, a tuple
+    in the order of outputs, or a dict by name), or such a dict. Without it the outputs must be those of the first config
+    (results.verified_against_first_config). atol, rtol: how close; by default 1e-3 for float32, 1e-2 for float16 and 3e-2
+    for bfloat16, both.
     device: which of the daemon's GPUs. client: a connection to a daemon; by default one that Client() makes. options: as
     Client.submit takes them (strategy, max_trials, policy, measure, ...); without a strategy all configs are tried where
     they are listed.
@@ -110,8 +111,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     values, fixed, constants = names.values(args, constexprs or {}, chosen)
     known = {**values, **fixed, **constants}
     blocks = _definition.grid_of(grid_over(grid, known), chosen)
-    hook = _hook(fn, configs, space, values)
-    seen = {name: value for name, value in known.items() if isinstance(value, (bool, int, float, str))}
+    hook = _hook(fn, configs, space, values, block_shapes)
+    seen = {name: value for name, value in known.items() if isinstance(value, (bool, int, float, str)) or is_scalar(value)}
     described = _descriptors.Blocks(values, chosen, hook, seen, block_shapes, lambda shape, what: grid_over(shape, known, what))
     arguments = _read(values, names.types, outputs, reference, constants, described)
     sources = _source.alone(kernel, constants) if constants else _source.of(kernel, fn)
@@ -292,13 +293,17 @@ def _config(given: Any, what: str) -> Dict[str, Any]:
     return {**given.kwargs, **{name: value for name, value in options.items() if value is not None}}
 
 
-def _hook(fn: Any, configs: Any, space: Any, values: Mapping[str, Any]) -> Any:
+def _hook(fn: Any, configs: Any, space: Any, values: Mapping[str, Any], block_shapes: Any) -> Any:
     """The pre_hook of all configs, which can set the block shapes of descriptors; None without one."""
-    hook = None if space is not None else _descriptors.hook_of(getattr(fn, "configs", ()) if configs is None else configs)
-    if hook is not None and not any(map(_descriptors.is_descriptor, values.values())):
+    configs = getattr(fn, "configs", ()) if configs is None else configs
+    if space is not None or not any(getattr(config, "pre_hook", None) is not None for config in configs):
+        return None
+    if not any(map(_descriptors.is_descriptor, values.values())):
         raise InvalidArgumentError("configs have a pre_hook, which is supported only where it sets the block_shape of "
                                    "TensorDescriptors in args")
-    return hook
+    if block_shapes:
+        raise InvalidArgumentError("block_shapes is given, and configs have a pre_hook; give one of them")
+    return _descriptors.hook_of(configs)
 
 
 def grid_over(given: Any, known: Mapping[str, Any], what: str = "grid") -> Any:
