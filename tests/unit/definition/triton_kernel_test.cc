@@ -185,7 +185,14 @@ TEST(TritonKernelTest, TensorDescriptorsThatCannotBeMadeAreRefused) {
                                      "name: \"descriptor\" tensor_descriptor { buffer: "
                                      "\"x\" shape: \"N\" block_shape: \"8\" } } arguments { name: \"map\" tensor_map"))
                   .status()),
-      "arguments[5].tensor_descriptor: tensor descriptors need LANGUAGE_TRITON; write a tensor_map");
+      "arguments[8].tensor_descriptor: tensor descriptors need LANGUAGE_TRITON; write a tensor_map");
+  std::string text = DescriptorText("shape: [\"2\", \"first\"] block_shape: [\"1\", \"8\"]");
+  constexpr std::string_view kDim = "dims { name: \"N\"";
+  text.insert(text.find(kDim), "dims { name: \"first\" default_value { int_value: 32 } inputs_only: true } ");
+  const std::string message = Message(CompileText(text).status());
+  EXPECT_EQ(message.rfind("launches[0].kernel.arguments[0]: 'a_desc' uses the dim 'first', which has inputs_only", 0),
+            0U)
+      << message;
 }
 
 // What the config or the problem decides.
