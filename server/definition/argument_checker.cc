@@ -1,4 +1,4 @@
-// Arguments: buffers, scalars, constant symbols and tensor maps.
+// Arguments: buffers, scalars, constant symbols, tensor maps and tensor descriptors.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class ArgumentChecker {
       for (const v1::Argument& argument : kernel.arguments()) draft_.broken.insert(argument.name());
       return;
     }
-    // Tensor maps name buffers that may be declared after them.
+    // Tensor maps and descriptors name buffers that may be declared after them.
     for (int pass = 0; pass < 2; ++pass) {
       for (int i = 0; i < kernel.arguments_size(); ++i) {
         v1::Argument* argument = kernel.mutable_arguments(i);
@@ -51,6 +51,9 @@ class ArgumentChecker {
           if (!draft_.Note(CheckArgument(path, argument))) draft_.broken.insert(argument->name());
         } else if (argument->has_tensor_map() && !argument->name().empty()) {
           draft_.Note(CheckTensorMap(path + ".tensor_map", argument->name(), argument->mutable_tensor_map()));
+        } else if (argument->has_tensor_descriptor() && !argument->name().empty()) {
+          draft_.Note(
+              CheckTensorDescriptor(path + ".tensor_descriptor", argument->name(), argument->tensor_descriptor()));
         }
       }
     }
@@ -76,11 +79,13 @@ class ArgumentChecker {
       case v1::Argument::kConstantSymbol:
         return CheckConstantSymbol(path + ".constant_symbol", name, argument->mutable_constant_symbol());
       case v1::Argument::kTensorMap:
+      case v1::Argument::kTensorDescriptor:
         return absl::OkStatus();
       case v1::Argument::KIND_NOT_SET:
         break;
     }
-    return FieldError(path, kMissingField, "argument '{}' needs one of buffer, scalar, constant_symbol and tensor_map",
+    return FieldError(path, kMissingField,
+                      "argument '{}' needs one of buffer, scalar, constant_symbol, tensor_map and tensor_descriptor",
                       name);
   }
 
@@ -331,6 +336,43 @@ class ArgumentChecker {
                                                                    map->base_offset_bytes(), kContext, Result::kInt));
     plan.oob_fill_nan = map->oob_fill_nan();
     plan_.tensor_maps.emplace(name, std::move(plan));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckTensorDescriptor(const std::string& path, const std::string& name,
+                                     const v1::TensorDescriptor& descriptor) {
+    if (!draft_.is_triton()) {
+      return FieldError(path, kConflictingFields, "tensor descriptors need LANGUAGE_TRITON{}",
+                        draft_.is_cuda() ? "; write a tensor_map" : "");
+    }
+    TensorDescriptorFormula plan;
+    plan.path = path;
+    ASSIGN_OR_RETURN(const BufferFormula* buffer, draft_.FindBuffer(path + ".buffer", descriptor.buffer()));
+    plan.buffer = buffer->name;
+    const int rank = descriptor.shape_size();
+    if (rank < 1 || rank > kTensorRankMax) {
+      return FieldError(path + ".shape", rank == 0 ? kMissingField : kLimitExceeded,
+                        "a tensor descriptor has 1 to {} extents, not {}", kTensorRankMax, rank);
+    }
+    if (descriptor.strides_size() != 0 && descriptor.strides_size() != rank - 1) {
+      return FieldError(path + ".strides", kConflictingFields,
+                        "{} entries for {} extents; {} are needed, for the last dimension none",
+                        descriptor.strides_size(), rank, rank - 1);
+    }
+    if (descriptor.block_shape_size() != rank) {
+      return FieldError(path + ".block_shape", kConflictingFields, "{} entries for {} extents; {} are needed",
+                        descriptor.block_shape_size(), rank, rank);
+    }
+    if (descriptor.oob_fill_nan() && buffer->type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(buffer->type)) {
+      return FieldError(path + ".oob_fill_nan", kTypeMismatch, "{} has no NaN; leave it out", NameOf(buffer->type));
+    }
+    constexpr Context kContext = WithInputs(kConfigContext);
+    ASSIGN_OR_RETURN(plan.shape, draft_.CompileList(path + ".shape", descriptor.shape(), kContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.strides, draft_.CompileList(path + ".strides", descriptor.strides(), kContext, Result::kInt));
+    ASSIGN_OR_RETURN(plan.block_shape,
+                     draft_.CompileList(path + ".block_shape", descriptor.block_shape(), kContext, Result::kInt));
+    plan.oob_fill_nan = descriptor.oob_fill_nan();
+    plan_.tensor_descriptors.emplace(name, std::move(plan));
     return absl::OkStatus();
   }
 

@@ -35,7 +35,7 @@ absl::Status CheckTriton(const tunefarm::v1::Kernel& kernel);
 // Dims, parameters, starting configs and derived values: the names of a definition, which share one name space. The
 // order in which they are added is that of the slots of all expressions.
 void CheckNames(PlanDraft* draft);
-// Buffers, scalars, constant symbols and tensor maps.
+// Buffers, scalars, constant symbols, tensor maps and tensor descriptors.
 void CheckArguments(PlanDraft* draft);
 // One file of a definition, of a buffer of the type, which is unspecified where a dim decides it.
 absl::Status CheckDataFile(const std::string& path, tunefarm::v1::DataType type, const tunefarm::v1::DataFile& file);

@@ -82,6 +82,14 @@ struct TensorMapPlan {
   driver_step::TensorMapValues values;
 };
 
+// For TRITON. Outermost dimension first, in elements; the last stride is 1.
+struct TensorDescriptorPlan {
+  std::string buffer;
+  tunefarm::v1::DataType type;
+  std::vector<int64_t> shape, strides, block_shape;  // of one length, 1 to driver_step::kTensorRankMax
+  bool oob_fill_nan = false;
+};
+
 // One step with every expression evaluated; of a kKernel the launch, too.
 struct StepPlan : driver_step::LaunchValues {
   enum class Kind { kKernel, kMemset, kLibraryOp };
@@ -95,6 +103,7 @@ struct StepPlan : driver_step::LaunchValues {
   bool spread_clusters = false;                      // as Triton's launcher wants it; definitions do not say it
   std::map<std::string, ScalarPlan> scalars;         // of `arguments`
   std::map<std::string, TensorMapPlan> tensor_maps;  // of `arguments`
+  std::map<std::string, TensorDescriptorPlan> tensor_descriptors;  // of `arguments`
   // kMemset
   std::string memset_buffer;
   uint8_t memset_byte = 0;

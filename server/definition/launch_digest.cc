@@ -87,6 +87,11 @@ class LaunchDigester {
 
   absl::Status AddArgument(const std::string& name) {
     if (const auto scalar = impl_.scalars.find(name); scalar != impl_.scalars.end()) return Add(scalar->second.value);
+    if (const auto descriptor = impl_.tensor_descriptors.find(name); descriptor != impl_.tensor_descriptors.end()) {
+      const definition::TensorDescriptorFormula& own = descriptor->second;
+      for (const auto* list : {&own.shape, &own.strides, &own.block_shape}) RETURN_IF_ERROR(Add(*list));
+      return absl::OkStatus();
+    }
     const auto found = impl_.tensor_maps.find(name);
     if (found == impl_.tensor_maps.end()) return absl::OkStatus();  // a buffer
     const definition::TensorMapFormula& map = found->second;

@@ -17,6 +17,8 @@ namespace {
 
 using Slots = std::vector<Value>;
 
+constexpr int64_t kDescriptorBlockMax = 1 << 20;  // elements of a block of Triton's
+
 absl::StatusOr<ScalarPlan> EvaluateScalar(std::string_view name, const ScalarFormula& formula, const Slots& slots) {
   ASSIGN_OR_RETURN(const Value value, Evaluate(*formula.value, slots));
   auto encoded = EncodeScalar(formula.type, value);
@@ -181,6 +183,9 @@ class Evaluation {
       } else if (const auto map = impl_.tensor_maps.find(name); map != impl_.tensor_maps.end()) {
         ASSIGN_OR_RETURN(TensorMapPlan tensor_map, TensorMap(map->second));
         plan->tensor_maps.emplace(name, std::move(tensor_map));
+      } else if (const auto found = impl_.tensor_descriptors.find(name); found != impl_.tensor_descriptors.end()) {
+        ASSIGN_OR_RETURN(TensorDescriptorPlan descriptor, TensorDescriptor(found->second));
+        plan->tensor_descriptors.emplace(name, std::move(descriptor));
       }
     }
     return absl::OkStatus();
@@ -191,12 +196,55 @@ class Evaluation {
     plan.buffer = formula.buffer;
     v1::DataType type = formula.type;
     if (type == v1::DATA_TYPE_UNSPECIFIED) {
-      const BufferFormula* buffer = impl_.FindBuffer(formula.buffer);
-      ASSIGN_OR_RETURN(const BufferPlan buffer_plan, impl_.EvaluateBuffer(*buffer, problem_, formulas_.slots()));
-      type = buffer_plan.type;
+      ASSIGN_OR_RETURN(type, TypeOf(formula.buffer));
     }
     if (!evaluator_.TensorMap(formula, type, formula.dims.size(), &plan.values)) return formulas_.error();
     return plan;
+  }
+
+  absl::StatusOr<v1::DataType> TypeOf(const std::string& name) {
+    const BufferFormula* buffer = impl_.FindBuffer(name);
+    ASSIGN_OR_RETURN(const BufferPlan plan, impl_.EvaluateBuffer(*buffer, problem_, formulas_.slots()));
+    return plan.type;
+  }
+
+  absl::StatusOr<TensorDescriptorPlan> TensorDescriptor(const TensorDescriptorFormula& formula) {
+    TensorDescriptorPlan plan;
+    plan.buffer = formula.buffer;
+    plan.oob_fill_nan = formula.oob_fill_nan;
+    ASSIGN_OR_RETURN(plan.type, TypeOf(formula.buffer));
+    const auto element_bytes = static_cast<int64_t>(SizeOf(plan.type));
+    const int64_t stride_max = driver_step::kTensorStrideMax / element_bytes;
+    if (!Ints(formula.shape, "an extent of a tensor descriptor", 1, std::numeric_limits<int32_t>::max(), &plan.shape) ||
+        !Ints(formula.block_shape, "a block of a tensor descriptor", 1, kDescriptorBlockMax, &plan.block_shape) ||
+        !Ints(formula.strides, "a stride of a tensor descriptor", 0, stride_max, &plan.strides)) {
+      return formulas_.error();
+    }
+    plan.strides.resize(plan.shape.size(), 1);
+    for (size_t i = plan.shape.size() - 1; i-- > 0;) {
+      const Formula& decisive = formula.strides.empty() ? formula.shape[i + 1] : formula.strides[i];
+      if (formula.strides.empty()) {
+        if (plan.strides[i + 1] > stride_max / plan.shape[i + 1]) {
+          (void)formulas_.OutOfRange(decisive, "", plan.shape[i + 1], 1, stride_max / plan.strides[i + 1]);
+          return formulas_.error();
+        }
+        plan.strides[i] = plan.strides[i + 1] * plan.shape[i + 1];
+      }
+      if (const int64_t bytes = plan.strides[i] * element_bytes; bytes % 16 != 0) {
+        (void)formulas_.NoMultiple(decisive, "a stride of a tensor descriptor in bytes", bytes, 16);
+        return formulas_.error();
+      }
+    }
+    return plan;
+  }
+
+  bool Ints(const std::vector<Formula>& list, const char* what, int64_t lowest, int64_t highest,
+            std::vector<int64_t>* values) {
+    values->reserve(list.size());
+    for (const Formula& formula : list) {
+      if (!evaluator_.Int(&formula, what, lowest, highest, &values->emplace_back())) return false;
+    }
+    return true;
   }
 
   absl::Status LibraryOp(const StepFormula& formula, StepPlan* plan) {

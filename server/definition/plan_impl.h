@@ -101,6 +101,14 @@ struct TensorMapFormula {
   bool oob_fill_nan = false;
 };
 
+// Outermost dimension first.
+struct TensorDescriptorFormula {
+  std::string path;
+  std::string buffer;
+  std::vector<Formula> shape, strides, block_shape;  // no strides: those of a contiguous tensor
+  bool oob_fill_nan = false;
+};
+
 struct StepFormula {
   std::string path;
   StepPlan::Kind kind = StepPlan::Kind::kKernel;
@@ -156,6 +164,7 @@ struct KernelPlan::Impl {
   std::vector<definition::BufferFormula> buffers;
   std::map<std::string, definition::ScalarFormula, std::less<>> scalars;
   std::map<std::string, definition::TensorMapFormula, std::less<>> tensor_maps;
+  std::map<std::string, definition::TensorDescriptorFormula, std::less<>> tensor_descriptors;
   std::map<Sequence, std::vector<definition::StepFormula>> sequences;
   std::vector<definition::ToleranceFormula> tolerances;  // conditional ones first, the general one last
   std::optional<definition::Formula> flops, bytes, flops_unit, registers_per_thread, static_shared_bytes;

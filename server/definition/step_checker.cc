@@ -164,6 +164,10 @@ class StepChecker {
       }
       buffer_name = own.buffer;
     }
+    if (const auto found = plan_.tensor_descriptors.find(name); found != plan_.tensor_descriptors.end()) {
+      for (const auto* list : {&found->second.shape, &found->second.strides, &found->second.block_shape}) add(*list);
+      buffer_name = found->second.buffer;
+    }
     const BufferFormula* const buffer = plan_.FindBuffer(buffer_name);
     if (buffer != nullptr) formulas.push_back(&*buffer->length);
     for (const Formula* const formula : formulas) {

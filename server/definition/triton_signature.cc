@@ -1,5 +1,7 @@
 #include "server/definition/triton_signature.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -38,6 +40,11 @@ std::string TritonSignature(const StepPlan& step, const std::vector<BufferPlan>&
     if (text.back() != '(') text += ",";
     if (const auto scalar = step.scalars.find(name); scalar != step.scalars.end()) {
       text += Specialised(scalar->second);
+      continue;
+    }
+    if (const auto found = step.tensor_descriptors.find(name); found != step.tensor_descriptors.end()) {
+      text +=
+          fmt::format("tensordesc<{}[{}]>", TypeName(found->second.type), fmt::join(found->second.block_shape, ","));
       continue;
     }
     const auto buffer =

@@ -2,8 +2,8 @@
 //
 // "mm(*bf16,*bf16,i32:16,i32=1,i32,fp32)": the function, and for each argument its type as Triton calls it, with ":16"
 // for an integer divisible by 16 and "=1" for one that is 1, unless the scalar has do_not_specialize. Buffers are
-// always aligned. A function may respect less of it by its own do_not_specialize, which only Triton knows; so there may
-// be more binaries than it needs, and never fewer.
+// always aligned. A tensor descriptor is "tensordesc<bf16[128,64]>", with its block. A function may respect less of it
+// by its own do_not_specialize, which only Triton knows; so there may be more binaries than it needs, and never fewer.
 //
 // Pure; any thread.
 #pragma once

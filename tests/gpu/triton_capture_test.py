@@ -99,6 +99,51 @@ def transposed_plain(y, x, rows, columns):
     tl.store(y + column[:, None] * rows + row[None, :], tl.load(x + row[None, :] * columns + column[:, None]))
 
 
+# Its arguments are tensor descriptors that the host makes.
+@triton.jit
+def product(c, a, b, n, k, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+    row = tl.program_id(0) * ROWS
+    column = tl.program_id(1) * COLUMNS
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for begin in range(0, k, DEPTH):
+        total += tl.dot(a.load([row, begin]), b.load([begin, column]))
+    c.store([row, column], total.to(tl.float16))
+
+
+@triton.jit
+def product_plain(c, a, b, m, n, k):
+    row = tl.program_id(0) * 16 + tl.arange(0, 16)
+    column = tl.program_id(1) * 16 + tl.arange(0, 16)
+    total = tl.zeros((16, 16), dtype=tl.float32)
+    for begin in range(0, k, 16):
+        term = begin + tl.arange(0, 16)
+        left = tl.load(a + row[:, None] * k + term[None, :], mask=(row < m)[:, None] & (term < k)[None, :], other=0.0)
+        right = tl.load(b + term[:, None] * n + column[None, :], mask=(term < k)[:, None] & (column < n)[None, :], other=0.0)
+        total += tl.dot(left, right)
+    tl.store(c + row[:, None] * n + column[None, :], total.to(tl.float16), mask=(row < m)[:, None] & (column < n)[None, :])
+
+
+# What is read outside is NaN, and becomes -1. Planes of 3 dimensions, each with a row less than lies in memory.
+@triton.jit
+def padded(y, x, rows, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    plane = tl.program_id(0)
+    value = x.load([plane, 0, 0]).reshape(ROWS, COLUMNS)
+    value = tl.where(value == value, value, -1.0)
+    place = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(y + plane * 128 * COLUMNS + place, value)
+    if ROWS < 128:
+        tl.store(y + plane * 128 * COLUMNS + ROWS * COLUMNS + place, tl.zeros_like(value) - 1.0)
+
+
+@triton.jit
+def padded_plain(y, x, rows, COLUMNS: tl.constexpr):
+    plane = tl.program_id(0)
+    row = tl.arange(0, 128)[:, None]
+    column = tl.arange(0, COLUMNS)[None, :]
+    value = tl.load(x + plane * (rows + 1) * COLUMNS + row * COLUMNS + column, mask=(row < rows) & (column >= 0), other=-1.0)
+    tl.store(y + plane * 128 * COLUMNS + row * COLUMNS + column, value)
+
+
 # Stages of its loop wait in shared memory.
 @triton.jit
 def heavy(y, x, n, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -165,6 +210,43 @@ arguments { name: "columns" scalar { data_type: I32 value: "N" } }
 launches { kernel { entry: "transposed" grid: ["M // ROWS", "N // COLUMNS"] arguments: ["y", "x", "rows", "columns"] } }
 reference { steps { kernel { entry: "transposed_plain" grid: ["M // 16", "N // 16"]
                              arguments: ["y", "x", "rows", "columns"] } } }
+tolerance { atol: 0 rtol: 0 }
+"""
+
+PRODUCT = """
+display_name: "product_of_descriptors" language: TRITON
+sources { path: "kernels.py" } sources { path: "numbers_of.py" }
+dims { name: "M" default_value: 500 } dims { name: "N" default_value: 328 } dims { name: "K" default_value: 136 }
+parameters { name: "ROWS" values: [64, 128] }
+parameters { name: "COLUMNS" values: [32, 128] }
+parameters { name: "DEPTH" values: [32, 64] }
+arguments { name: "c_data" buffer { data_type: F16 length: "M * N" access: OUT } }
+arguments { name: "a_data" buffer { data_type: F16 length: "M * K" access: IN } }
+arguments { name: "b_data" buffer { data_type: F16 length: "K * N" access: IN } }
+arguments { name: "c" tensor_descriptor { buffer: "c_data" shape: ["M", "N"] block_shape: ["ROWS", "COLUMNS"] } }
+arguments { name: "a" tensor_descriptor { buffer: "a_data" shape: ["M", "K"] block_shape: ["ROWS", "DEPTH"] } }
+arguments { name: "b" tensor_descriptor { buffer: "b_data" shape: ["K", "N"] strides: "N" block_shape: ["DEPTH", "COLUMNS"] } }
+arguments { name: "m" scalar { data_type: I32 value: "M" } }
+arguments { name: "n" scalar { data_type: I32 value: "N" } }
+arguments { name: "k" scalar { data_type: I32 value: "K" } }
+launches { kernel { entry: "product" grid: ["ceil_div(M, ROWS)", "ceil_div(N, COLUMNS)"] arguments: ["c", "a", "b", "n", "k"] } }
+reference { steps { kernel { entry: "product_plain" grid: ["ceil_div(M, 16)", "ceil_div(N, 16)"]
+                             arguments: ["c_data", "a_data", "b_data", "m", "n", "k"] } } }
+tolerance { atol: 1e-2 rtol: 1e-2 }
+"""
+
+PADDED = """
+display_name: "padded" language: TRITON
+sources { path: "kernels.py" } sources { path: "numbers_of.py" }
+dims { name: "COLUMNS" default_value: 32 bind: COMPILE }
+parameters { name: "ROWS" values: [64, 128] }
+arguments { name: "y" buffer { data_type: F32 length: "6 * 128 * COLUMNS" access: OUT } }
+arguments { name: "x_data" buffer { data_type: F32 length: "6 * 51 * COLUMNS" access: IN } }
+arguments { name: "x" tensor_descriptor { buffer: "x_data" shape: ["6", "50", "COLUMNS"] strides: ["51 * COLUMNS", "COLUMNS"]
+                                          block_shape: ["1", "ROWS", "COLUMNS"] oob_fill_nan: true } }
+arguments { name: "rows" scalar { data_type: I32 value: "50" } }
+launches { kernel { entry: "padded" grid: "6" arguments: ["y", "x", "rows"] } }
+reference { steps { kernel { entry: "padded_plain" grid: "6" arguments: ["y", "x_data", "rows"] } } }
 tolerance { atol: 0 rtol: 0 }
 """
 
@@ -254,6 +336,14 @@ class TritonCapture(unittest.TestCase):
             self.assertEqual(outcome(trial), "INFEASIBLE_LAUNCH" if overlaps else "OK", trial)
             if overlaps:
                 self.assertIn("bytes of scratch memory", trial["message"])
+
+    def test_tensor_descriptors_that_are_passed(self):
+        trials = self.tuned(self.kernel(PRODUCT))
+        self.assertEqual(len(trials), 8)
+        self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
+        trials = self.tuned(self.kernel(PADDED))
+        self.assertEqual(len(trials), 2)
+        self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
 
     def test_every_fault_has_its_outcome_and_the_winner_is_right(self):
         trials = self.tuned(self.kernel(SCALED))

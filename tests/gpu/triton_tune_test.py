@@ -14,12 +14,15 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tunefarm
+import tunefarm.triton
 from tunefarm.triton import tune
 
 BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
@@ -46,6 +49,12 @@ def scale_of_main(out_ptr, x_ptr, n, BLOCK: tl.constexpr):
 def wrong_for_some(out_ptr, x_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + BLOCK // 256, mask=at < n)
+
+
+def set_blocks(nargs):
+    """A pre_hook of configs of matmul_of_tiles."""
+    for name, shape in (("a_desc", "MK"), ("b_desc", "KN"), ("c_desc", "MN")):
+        nargs[name].block_shape = [nargs[f"BLOCK_{letter}"] for letter in shape]
 
 
 class TritonTune(unittest.TestCase):
@@ -93,6 +102,37 @@ class TritonTune(unittest.TestCase):
         self.assertEqual(results.triton_config().num_warps, results.best["num_warps"])
         # What was tuned is found again.
         self.assertEqual(self.client.best(results.kernel).config["BLOCK_M"], results.best["BLOCK_M"])
+
+    def test_a_matmul_of_tensor_descriptors(self):
+        m, n, k = 1000, 776, 520
+        a, b = (torch.randn(shape, device="cuda", dtype=torch.float16) for shape in ((m, k), (k, n)))
+        c = torch.zeros((m, n), device="cuda", dtype=torch.float16)
+        arguments = [*(TensorDescriptor.from_tensor(array, [1, 8]) for array in (a, b, c)), n, k]
+
+        def grid(META):
+            return (triton.cdiv(m, META["BLOCK_M"]) * triton.cdiv(n, META["BLOCK_N"]),)
+
+        values = [{"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64} for rows, columns in ((64, 64), (128, 64), (128, 128))]
+        texts = {"a_desc": ["BLOCK_M", "BLOCK_K"], "b_desc": ["BLOCK_K", "BLOCK_N"], "c_desc": ["BLOCK_M", "BLOCK_N"]}
+        for options in ({"configs": [triton.Config(config, num_warps=4, pre_hook=set_blocks) for config in values]},
+                        {"configs": values, "block_shapes": texts}):
+            results = tune(kernels.matmul_of_tiles, arguments, grid=grid, policy="fast", client=self.client, quiet=True,
+                           reference=lambda a_desc, b_desc: {"c_desc": (a_desc.float() @ b_desc.float()).half()}, **options)
+            self.assertEqual(len(results), 3, results.failed)
+        set_blocks({**dict(zip(("a_desc", "b_desc", "c_desc"), arguments)), **results.best})
+        kernels.matmul_of_tiles[grid](*arguments, **results.best)
+        torch.testing.assert_close(c, a @ b, atol=1e-2, rtol=1e-2)
+
+        # Programs that use @triton.autotune; Triton measures nothing.
+        autotuned = tunefarm.triton.autotune(configs=[triton.Config(config, num_warps=4, pre_hook=set_blocks) for config in values],
+                                             key=["N", "K"])(kernels.matmul_of_tiles)
+        c.zero_()
+        with tempfile.TemporaryDirectory() as cache, \
+                unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": cache, "TUNEFARM_TRITON_LOG": "1"}), \
+                unittest.mock.patch.object(triton.runtime.Autotuner, "_bench", side_effect=AssertionError("Triton tunes")):
+            os.environ.pop("TUNEFARM_TRITON_POLICY", None)
+            autotuned[grid](*arguments)
+        torch.testing.assert_close(c, a @ b, atol=1e-2, rtol=1e-2)
 
     def test_a_softmax_of_a_script(self):
         results = runpy.run_path(str(DATA / "softmax_main.py"), run_name="__main__")["results"]

@@ -41,6 +41,10 @@ def scaled(a, alpha=2.0, beta: "i64" = 1, gamma=1):
     pass
 
 @triton.jit
+def tiled(a, n, b, typed: "i64", BLOCK: tl.constexpr):
+    pass
+
+@triton.jit
 def gluon(a):
     pass
 gluon.is_gluon = lambda: True
@@ -57,7 +61,7 @@ SIGNATURE = "mm(*bf16,*fp32,i32=1,i32=1,i32:16,i64=1)"
 
 
 def compile_with(values, signatures, entries=("mm", "reference"), bound=None, source=KERNELS, dims=(), derived=(),
-                 path="tuned/kernels.py"):
+                 path="tuned/kernels.py", capability=90):
     """The compiled kernels by signature."""
     with tempfile.TemporaryDirectory() as folder:
         kernel = {"language": messages.LANGUAGE_TRITON, "dims": list(dims), "derived": list(derived),
@@ -69,7 +73,7 @@ def compile_with(values, signatures, entries=("mm", "reference"), bound=None, so
         module = KernelModule(kernel, str(pathlib.Path(folder) / "kernel"))
         try:
             compiler = triton_compile.TritonCompiler(kernel, module)
-            config = Config(values, {}, {}, {"compute_capability": 90}, 1, folder)
+            config = Config(values, {}, {}, {"compute_capability": capability}, 1, folder)
             binary = compiler.compile(config, signatures)
         finally:
             module.forget()
@@ -136,6 +140,27 @@ class Compile(unittest.TestCase):
             constants = asked(compile_with({"BLOCK": 64, "FAULT": value}, [SIGNATURE])[SIGNATURE])["constants"]
             self.assertIs(type(constants["FAULT"]), type(value))
 
+    def test_tensor_descriptors(self):
+        signature = "tiled(tensordesc<bf16[128,64]>,i32=1,tensordesc<fp32[2,512,16]>,i64)"
+        kernel = compile_with({"BLOCK": 64}, [signature], entries=("tiled",))[signature]
+        self.assertEqual(asked(kernel)["signature"], {"a": "tensordesc<bf16[128,64]>", "n": "constexpr", "typed": "i64",
+                                                      "b": "tensordesc<fp32[2,512,16]>", "BLOCK": "constexpr"})
+        self.assertEqual(asked(kernel)["aligned"], [])
+        self.assertEqual(list(kernel.parameters), [0, 2, 3, -1, -2])
+        found = [(one.argument, one.rank, list(one.box), one.swizzle, one.element_type, one.fp4_padded)
+                 for one in kernel.descriptors]
+        self.assertEqual(found, [(0, 2, [128, 64], 3, 9, False), (2, 3, [2, 256, 16], 3, 7, False)])
+        # A GPU without tensor maps is passed pointers.
+        kernel = compile_with({"BLOCK": 64}, [signature], entries=("tiled",), capability=80)[signature]
+        self.assertEqual([(one.argument, one.rank, list(one.box)) for one in kernel.descriptors], [(0, 2, []), (2, 3, [])])
+        self.assertEqual(list(compile_with({"BLOCK": 64}, [SIGNATURE])[SIGNATURE].descriptors), [])
+
+    def test_the_numbers_of_types_are_those_of_the_driver(self):
+        for name, number in (("fp16", 6), ("bf16", 9), ("fp32", 7), ("fp64", 8), ("i8", 0)):
+            signature = f"tiled(tensordesc<{name}[16]>,i32,tensordesc<{name}[16]>,i64)"
+            kernel = compile_with({"BLOCK": 64}, [signature], entries=("tiled",))[signature]
+            self.assertEqual([one.element_type for one in kernel.descriptors], [number, number], name)
+
     def test_options_of_the_launch(self):
         kernel = compile_with({"BLOCK": 1, "launch_cooperative_grid": True, "launch_pdl": True}, [SIGNATURE])[SIGNATURE]
         self.assertTrue(kernel.cooperative and kernel.programmatic_launch)
@@ -146,6 +171,8 @@ class Compile(unittest.TestCase):
                 ("the tl.constexpr 'BLOCK' of mm has no value", ({"num_warps": 4}, [SIGNATURE]), {}),
                 ("mm takes 6 arguments that are not tl.constexpr (a, b, M, N, K, stride), but 1 are passed",
                  ({"BLOCK": 64}, ["mm(*bf16)"]), {}),
+                ("'typed' of tiled is annotated as i64, but a tensordesc<fp16[16]> is passed; drop the annotation",
+                 ({"BLOCK": 64}, ["tiled(*bf16,i32,*bf16,tensordesc<fp16[16]>)"]), {"entries": ("tiled",)}),
                 ("'stride' of mm is annotated as i64, but a i32 is passed",
                  ({"BLOCK": 64}, ["mm(*bf16,*bf16,i32,i32,i32,i32)"]), {}),
                 ("'plain' is no function with @triton.jit in tuned.kernels.py", ({}, []), {"entries": ("plain",)}),

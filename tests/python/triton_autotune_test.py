@@ -26,6 +26,7 @@ import kernels  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 import triton.runtime.jit  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 import tunefarm  # noqa: E402
 import tunefarm.triton  # noqa: E402
 from tunefarm import _definitions  # noqa: E402
@@ -118,6 +119,13 @@ def configs(*blocks, **options):
 
 def arguments(count=1000, kind="f4"):
     return [numpy.zeros(count, kind), numpy.ones(count, kind), 0.5, count]
+
+
+class Zeroable(numpy.ndarray):
+    """As a tensor of PyTorch's."""
+
+    def zero_(self):
+        self[...] = 0
 
 
 class AutotuneTest(unittest.TestCase):
@@ -689,6 +697,11 @@ class Install(AutotuneTest):
 
 
 @triton.jit
+def of_descriptors(a_desc, b_desc, c_desc, zeroed, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    c_desc.store([0, 0], tl.dot(a_desc.load([0, 0]), b_desc.load([0, 0])))
+
+
+@triton.jit
 def attention(out, q, mask, scale, causal, n, BLOCK: tl.constexpr, EVEN: tl.constexpr, TYPE: tl.constexpr,
               HAS_MASK: tl.constexpr):
     pass
@@ -735,6 +748,30 @@ class Definitions(AutotuneTest):
                              (kernel_pb2.ACCESS_OUT, kernel_pb2.INIT_ZERO, kernel_pb2.RESTORE_PER_SAMPLE, False))
             x = self.daemon.definition.arguments[1].buffer
             self.assertEqual((x.access, x.restore), (kernel_pb2.ACCESS_INOUT, kernel_pb2.RESTORE_PER_SAMPLE))
+
+    def test_tensor_descriptors(self):
+        def set_blocks(values):
+            values["a_desc"].block_shape = [values["BLOCK_M"], values["BLOCK_K"]]
+            values["c_desc"].block_shape = [values["BLOCK_M"], values["BLOCK_N"] // 2 if values["N"] > 48 else values["BLOCK_N"]]
+            if values["BLOCK_M"] > 16:
+                values["zeroed"].zero_()
+
+        a, b, c = (TensorDescriptor.from_tensor(numpy.ones(shape, "f2"), block, padding)
+                   for shape, block, padding in (((64, 32), [1, 1], "zero"), ((32, 48), [32, 16], "nan"), ((64, 48), [1, 1], "zero")))
+        listed = [triton.Config({"BLOCK_M": rows, "BLOCK_N": 16, "BLOCK_K": 32}, pre_hook=set_blocks) for rows in (16, 32)]
+        made = self.defined([a, b, c, numpy.ones(16, "f4").view(Zeroable), 48], function=of_descriptors, listed=listed, key=["N"])
+        found = {item.name: item for item in made.arguments}
+        self.assertEqual(list(made.launches[0].kernel.arguments),
+                         ["a_desc_descriptor", "b_desc_descriptor", "c_desc_descriptor", "zeroed", "N"])
+        self.assertEqual([found[name].buffer.length for name in ("a_desc", "b_desc", "c_desc")], ["2048", "1536", "3072"])
+        described = [(item.buffer, list(item.shape), list(item.block_shape), item.oob_fill_nan)
+                     for item in (found[f"{letter}_desc_descriptor"].tensor_descriptor for letter in "abc")]
+        self.assertEqual(described, [("a_desc", ["64", "32"], ["BLOCK_M", "BLOCK_K"], False),
+                                     ("b_desc", ["32", "48"], ["32", "16"], True),
+                                     ("c_desc", ["64", "48"], ["BLOCK_M", "BLOCK_N"], False)])
+        self.assertEqual(found["zeroed"].buffer.init, kernel_pb2.INIT_ZERO)
+        launch = triton.runtime.jit.launches[-1].values
+        self.assertEqual(launch["a_desc"].block_shape, [launch["BLOCK_M"], 32])  # Triton runs the hook at the launch
 
     def test_pre_hooks_run_at_each_launch(self):
         seen = []
@@ -827,6 +864,10 @@ class Refusals(AutotuneTest):
             values["y"] += 1
 
         self.stays_with_triton("the pre_hook of a Config does more than to set tensors to zero", listed=configs(pre_hook=adds))
+        y, x, a, n = arguments()
+        described = TensorDescriptor.from_tensor(x, [64])
+        self.stays_with_triton("the configs have different pre_hooks", [y, described, a, n],
+                               listed=[*configs(64, pre_hook=lambda values: None), *configs(128)])
         self.stays_with_triton("'n', which is to be reset or restored",
                                reset_to_zero=["n"])
 
@@ -834,6 +875,8 @@ class Refusals(AutotuneTest):
         y, x, a, n = arguments()
         descriptor = type("TensorDescriptor", (), {})()
         self.stays_with_triton("the argument 'x' is a TensorDescriptor; a definition has", [y, descriptor, a, n])
+        self.stays_with_triton("the argument 'x' is a TensorDescriptor of the shape [500] with the strides [2], which is not",
+                               [y, TensorDescriptor(x, [500], [2], [64]), a, n])
         self.stays_with_triton("the argument 'x' has elements of type bool", [y, x > 0, a, n])
         self.stays_with_triton("the argument 'x' has no elements", [y, x[:0], a, n])
         self.stays_with_triton("the argument 'x' has negative strides", [y, x[::-1], a, n])

@@ -27,10 +27,11 @@ sys.path[:0] = [str(DATA / "fake_triton"), str(DATA / "triton")]
 import kernels  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 import tunefarm  # noqa: E402
 from tunefarm import _definitions  # noqa: E402
 from tunefarm.inline import _expressions, _space, _tune  # noqa: E402
-from tunefarm.triton import _source, tune  # noqa: E402
+from tunefarm.triton import _descriptors, _source, tune  # noqa: E402
 from tune_kernel_test import FakeClient, Submitted  # noqa: E402
 
 FACTOR = tl.constexpr(3)
@@ -380,6 +381,90 @@ class Definitions(unittest.TestCase):
         self.assertEqual([source.path for source in made.sources], ["kernels.py", "rows.py"])
 
 
+def set_tiles(nargs):
+    """A pre_hook of configs, as Triton's tutorials have it."""
+    width = nargs["BLOCK_N"] // 2 if nargs.get("HALVED", False) else nargs["BLOCK_N"]
+    nargs["a_desc"].block_shape = [nargs["BLOCK_M"], nargs["BLOCK_K"]]
+    nargs["c_desc"].block_shape = [nargs["BLOCK_M"], width]
+
+
+class Descriptors(unittest.TestCase):
+    TILES = {"a_desc": ["BLOCK_M", "BLOCK_K"], "c_desc": lambda META: (META["BLOCK_M"], META["BLOCK_N"])}
+
+    def arguments(self, m=64, n=48, k=32):
+        a, b, c = matmul_arguments(m, n, k)[:3]
+        return [TensorDescriptor.from_tensor(a, [1, 1]), TensorDescriptor.from_tensor(b, [32, 16], "nan"),
+                TensorDescriptor.from_tensor(c, [1, 1]), n, k]
+
+    def made(self, arguments=None, configs=None, function=kernels.matmul_of_tiles, **options):
+        configs = configs or [{"BLOCK_M": rows, "BLOCK_N": 16, "BLOCK_K": 32} for rows in (16, 32)]
+        given = {"grid": lambda META: (META["a_desc"].shape[0] // META["BLOCK_M"] * (META["N"] // META["BLOCK_N"]),),
+                 "reference": lambda a_desc, b_desc: {"c_desc": a_desc.astype("f4") @ b_desc.astype("f4")}, **options}
+        return submitted(function, arguments or self.arguments(), configs, **given).definition
+
+    def described(self, definition):
+        return {item.name: (item.tensor_descriptor.buffer, list(item.tensor_descriptor.shape),
+                            list(item.tensor_descriptor.block_shape), item.tensor_descriptor.oob_fill_nan)
+                for item in definition.arguments if item.HasField("tensor_descriptor")}
+
+    EXPECTED = {"a_desc_descriptor": ("a_desc", ["64", "32"], ["BLOCK_M", "BLOCK_K"], False),
+                "b_desc_descriptor": ("b_desc", ["32", "48"], ["32", "16"], True),
+                "c_desc_descriptor": ("c_desc", ["64", "48"], ["BLOCK_M", "BLOCK_N"], False)}
+
+    def test_arrays_are_buffers_and_descriptors_are_passed(self):
+        made = self.made(block_shapes=self.TILES)
+        self.assertEqual(self.described(made), self.EXPECTED)
+        step = made.launches[0].kernel
+        self.assertEqual(list(step.arguments), ["a_desc_descriptor", "b_desc_descriptor", "c_desc_descriptor", "N", "K"])
+        self.assertEqual(list(step.grid), ["64 // BLOCK_M * (48 // BLOCK_N)"])
+        buffers = {item.name: (item.buffer.length, item.buffer.access) for item in made.arguments if item.HasField("buffer")}
+        self.assertEqual(buffers, {"a_desc": ("2048", 1), "b_desc": ("1536", 1), "c_desc": ("3072", 3)})
+        self.assertEqual([file.buffer for file in made.reference.files], ["c_desc"])
+
+    def test_the_pre_hook_of_configs_sets_blocks(self):
+        configs = [triton.Config({"BLOCK_M": rows, "BLOCK_N": 16, "BLOCK_K": 32}, pre_hook=set_tiles) for rows in (16, 32)]
+        arguments = self.arguments()
+        self.assertEqual(self.described(self.made(arguments, configs)), self.EXPECTED)
+        self.assertEqual(arguments[0].block_shape, [1, 1])  # it was called with stand-ins
+        self.refused("block_shapes is given, and configs have a pre_hook; give one of them", arguments, configs,
+                     block_shapes={"c_desc": [16, "BLOCK_N // 2"]})
+
+    def test_names_are_unique(self):
+        names = ["a" * 60, "a" * 45 + "_descriptor"]
+        self.assertEqual(_descriptors.name_of(names[0], names), "a" * 45 + "_descriptor_")
+
+    def refused(self, reason, arguments=None, configs=None, **options):
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason) as raised:
+            self.made(arguments, configs, **options)
+        self.assertNotIn("\n", str(raised.exception))
+
+    def test_refusals(self):
+        a, b, c, n, k = self.arguments()
+        self.refused(r"args\['a_desc'\] is a TensorDescriptor of the shape \[64, 32\] with the strides \[64, 1\], which is not "
+                     r"supported; give one of a contiguous array, whose strides are \[32, 1\]",
+                     [TensorDescriptor(a.base, [64, 32], [64, 1], [1, 1]), b, c, n, k])
+        self.refused(r"args\['a_desc'\] is not contiguous", [TensorDescriptor(a.base.T, [64, 32], [32, 1], [1, 1]), b, c, n, k],
+                     reference=None, outputs=["c_desc"])
+        self.refused("4096 elements over an array of 2048", [TensorDescriptor(a.base, [128, 32], [32, 1], [1, 1]), b, c, n, k])
+        self.refused("with 6 dimensions; 1 to 5", [TensorDescriptor(a.base, [1] * 6, [1] * 6, [1] * 6), b, c, n, k])
+        self.refused(r"args\['a_desc'\] and args\['c_desc'\] share memory", [a, b, a, n, k])
+        self.refused("block_shapes: 'N' is no tensor descriptor among the arguments; there are a_desc, b_desc, c_desc",
+                     block_shapes={"N": [1]})
+        self.refused(r"block_shapes\['a_desc'\] has 1 extents, and the descriptor has 2 dim", block_shapes={"a_desc": ["BLOCK_M"]})
+        self.refused(r"block_shapes\['a_desc'\]: 'BLOCK' has the unknown name 'BLOCK'", block_shapes={"a_desc": ["BLOCK", 1]})
+        self.refused(r"block_shapes\['a_desc'\]\[?.* is 0; give a number above 0", block_shapes={"a_desc": [0, 1]})
+        tile = {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 32}
+        self.refused("the configs have different pre_hooks", configs=[tile, triton.Config(tile, pre_hook=set_tiles)])
+        self.refused("the pre_hook of the configs gives 'a_desc' fails for .*'types.SimpleNamespace' object has no attribute 'base'",
+                     configs=[triton.Config(tile, pre_hook=lambda nargs: nargs["a_desc"].base.fill(0))])
+        self.refused("a pre_hook, which is supported only where", configs=[triton.Config({"BLOCK": 64}, pre_hook=set_tiles), {"BLOCK": 32}],
+                     function=kernels.axpy, arguments=axpy_arguments(), reference=None, outputs=["y"], grid=1)
+        self.refused("the pre_hook of the configs gives 'a_desc' reads the unknown parameter 'x'",
+                     configs=[triton.Config(tile, pre_hook=lambda nargs: nargs["x"].zero_())])
+        a.layout = "a layout of Gluon"
+        self.refused("TensorDescriptor with layout, which is not supported; give a triton.tools", [a, b, c, n, k])
+
+
 class Refusals(unittest.TestCase):
     def refused(self, reason, fn=kernels.axpy, **changed):
         options = {"args": axpy_arguments(), "space": {"BLOCK": [64]}, "grid": 1, "outputs": ["y"], **changed}
@@ -407,9 +492,6 @@ class Refusals(unittest.TestCase):
         self.refused(r"args\['x'\] has elements of type bool", args={**given, "x": square > 0})
         self.refused(r"args\['x'\] has elements of type complex64", args={**given, "x": square.astype("c8")})
         self.refused("which has more than 64 bits", args={**given, "n": 1 << 64})
-        descriptor = types.SimpleNamespace(base=square, shape=[8, 8], strides=[8, 1], block_shape=[4, 4])
-        self.refused(r"args\['x'\] is a SimpleNamespace, which is not supported; give its array, and let the kernel",
-                     args={**given, "x": descriptor})
 
     def test_constexprs(self):
         self.refused("'TILE' is neither a constexpr parameter of the kernel nor one of", space={"TILE": [1]})
@@ -425,7 +507,7 @@ class Refusals(unittest.TestCase):
         self.refused("restrictions belong to space", space=None, configs=[{"BLOCK": 64}], restrictions=["BLOCK > 1"])
         self.refused(r"configs\[1\] is a int", space=None, configs=[{"BLOCK": 64}, 5])
         self.refused(r"configs\[1\] has no BLOCK, which others have", space=None, configs=[{"BLOCK": 64}, {"num_warps": 4}])
-        self.refused(r"configs\[0\] has a pre_hook", space=None, configs=[triton.Config({"BLOCK": 64}, pre_hook=print)])
+        self.refused("configs have a pre_hook, which is supported only where it sets the block_shape of Tensor", space=None, configs=[triton.Config({"BLOCK": 64}, pre_hook=print)])
         self.refused("space: BLOCK has no value", space={"BLOCK": []})
         self.refused("space is a dict of lists", space=[1])
 

@@ -139,9 +139,9 @@ Failure LoadedModule::LoadTriton(const std::string& artifact) {
   for (const auto& [signature, kernel] : triton_kernels_) {
     // The driver reads as many parameters as the function says that it has. 0: it says so in a way that is not known.
     const int parameters = ParametersOf(kernel.cubin(), kernel.symbol());
-    if (parameters > 0 && parameters != kernel.parameters_size()) {
+    if (const int passed = PassedParameters(kernel); parameters > 0 && parameters != passed) {
       return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} has {} parameters in its binary, but {} are said to be passed.",
-                                                  signature, parameters, kernel.parameters_size())};
+                                                  signature, parameters, passed)};
     }
     CUmodule module = nullptr;
     TUNEFARM_RETURN_IF_FAILED(LoadBinary(kernel.cubin(), &module));

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -13,6 +16,7 @@ namespace tunefarm {
 namespace {
 
 using tunefarm::worker::v1::TritonBinary;
+using tunefarm::worker::v1::TritonDescriptor;
 using tunefarm::worker::v1::TritonKernel;
 
 constexpr int kKernelsMax = 96;  // more than a definition has steps
@@ -26,6 +30,7 @@ constexpr int kSharedBytesUsual = 48 << 10;  // what a block may have without as
 constexpr int kScratchBytesMax = 1 << 30;
 constexpr int kAlignmentMax = 4096;
 constexpr int kArgumentsMax = 64;
+constexpr int kElementTypeMax = 15;  // of CUtensorMapDataType
 constexpr int kGlobalScratch = -1, kProfileScratch = -2;
 
 // Names that no argument of a definition can have.
@@ -34,6 +39,33 @@ constexpr std::string_view kGlobalScratchName = "global scratch", kProfileScratc
 bool IsWithin(int64_t value, int64_t least, int64_t most) { return value >= least && value <= most; }
 
 bool IsAlignment(int value) { return IsWithin(value, 0, kAlignmentMax) && (value & (value - 1)) == 0; }
+
+std::string WhyNoDescriptors(const TritonKernel& kernel) {
+  std::set<int> arguments;
+  for (const TritonDescriptor& descriptor : kernel.descriptors()) {
+    if (!IsWithin(descriptor.argument(), 0, kArgumentsMax - 1) || !arguments.insert(descriptor.argument()).second) {
+      return "it takes a tensor descriptor as argument " + std::to_string(descriptor.argument());
+    }
+    const int rank = descriptor.rank();
+    if (!IsWithin(rank, 1, driver_step::kTensorRankMax)) {
+      return "it takes a tensor descriptor with " + std::to_string(rank) + " dimensions";
+    }
+    if (descriptor.box_size() != 0 && descriptor.box_size() != rank) {
+      return "it takes a tensor map with " + std::to_string(descriptor.box_size()) + " extents of its box";
+    }
+    for (const int extent : descriptor.box()) {
+      if (!IsWithin(extent, 1, driver_step::kTensorBoxMax)) {
+        return "it takes a tensor map with a box of " + std::to_string(extent);
+      }
+    }
+    if (!IsWithin(descriptor.swizzle(), 0, std::ssize(driver_step::kSwizzles) - 1) ||
+        !IsWithin(descriptor.element_type(), 0, kElementTypeMax)) {
+      return "it takes a tensor map of type " + std::to_string(descriptor.element_type()) + " with the swizzle " +
+             std::to_string(descriptor.swizzle());
+    }
+  }
+  return "";
+}
 
 std::string WhyNoKernel(const TritonKernel& kernel) {
   if (!IsWithin(static_cast<int64_t>(kernel.symbol().size()), 1, kNameBytesMax) ||
@@ -64,7 +96,7 @@ std::string WhyNoKernel(const TritonKernel& kernel) {
       return "it takes an argument " + std::to_string(parameter);
     }
   }
-  return "";
+  return WhyNoDescriptors(kernel);
 }
 
 TritonScratch ScratchOf(const TritonKernel& kernel, const StepPlan& step, int bytes, int alignment) {
@@ -75,11 +107,65 @@ TritonScratch ScratchOf(const TritonKernel& kernel, const StepPlan& step, int by
   return {static_cast<uint64_t>(wanted), static_cast<uint64_t>(std::max(alignment, 1))};
 }
 
-ScalarPlan AddressPlan(uint64_t address) {
+// Little-endian, so that a parameter of fewer bytes has the same value.
+ScalarPlan NumberPlan(uint64_t number) {
   ScalarPlan plan;
   plan.type = v1::DATA_TYPE_U64;
-  std::memcpy(plan.bytes.data(), &address, sizeof(address));
+  std::memcpy(plan.bytes.data(), &number, sizeof(number));
   return plan;
+}
+
+const TritonDescriptor* DescriptorOf(const TritonKernel& kernel, int argument) {
+  for (const TritonDescriptor& descriptor : kernel.descriptors()) {
+    if (descriptor.argument() == argument) return &descriptor;
+  }
+  return nullptr;
+}
+
+// Dimensions are the other way round, and strides in bytes. As Triton's launcher encodes it.
+driver_step::TensorMapValues MapOf(const TensorDescriptorPlan& plan, const TritonDescriptor& taken) {
+  driver_step::TensorMapValues values;
+  const size_t rank = plan.shape.size();
+  values.type = taken.element_type();
+  values.rank = static_cast<uint32_t>(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t own = rank - 1 - i;
+    values.dims[i] = static_cast<uint64_t>(plan.shape[own]);
+    values.box[i] = static_cast<uint32_t>(taken.box(static_cast<int>(own)));
+    values.element_strides[i] = 1;
+    if (i > 0) values.byte_strides[i - 1] = static_cast<uint64_t>(plan.strides[own]) * SizeOf(plan.type);
+  }
+  if (taken.fp4_padded()) values.dims[0] *= 2;
+  values.swizzle = taken.swizzle();
+  values.l2_promotion = driver_step::ModeOf(driver_step::kL2Promotions, "128B");
+  values.oob_fill = plan.oob_fill_nan ? 1 : 0;
+  return values;
+}
+
+// Adds the parameters that a tensor descriptor becomes, in their order (TritonDescriptor in worker.proto).
+void ExpandDescriptor(const std::string& name, const TensorDescriptorPlan& plan, const TritonDescriptor& taken,
+                      StepPlan* step, std::vector<std::string>* arguments) {
+  const auto add = [&](const std::string& part, uint64_t number) {
+    arguments->push_back(name + " " + part);
+    step->scalars[arguments->back()] = NumberPlan(number);
+  };
+  const auto add_sizes = [&] {
+    for (size_t i = 0; i < plan.shape.size(); ++i) {
+      add("extent " + std::to_string(i), static_cast<uint64_t>(plan.shape[i]));
+    }
+    for (size_t i = 0; i < plan.strides.size(); ++i) {
+      add("stride " + std::to_string(i), static_cast<uint64_t>(plan.strides[i]));
+    }
+  };
+  if (taken.box().empty()) {
+    arguments->push_back(plan.buffer);
+    add_sizes();
+    add("padding", plan.oob_fill_nan ? 1 : 0);
+  } else {
+    arguments->push_back(name + " map");
+    step->tensor_maps[arguments->back()] = {plan.buffer, MapOf(plan, taken)};
+  }
+  add_sizes();
 }
 
 }  // namespace
@@ -111,6 +197,20 @@ TritonScratch ProfileScratchOf(const TritonKernel& kernel, const StepPlan& step)
   return ScratchOf(kernel, step, kernel.profile_scratch_bytes(), kernel.profile_scratch_alignment());
 }
 
+int PassedParameters(const TritonKernel& kernel) {
+  int passed = 0;
+  for (const int parameter : kernel.parameters()) {
+    const TritonDescriptor* descriptor = DescriptorOf(kernel, parameter);
+    if (descriptor == nullptr) {
+      ++passed;
+    } else {
+      const int sizes = 2 * descriptor->rank();
+      passed += 1 + sizes + (descriptor->box().empty() ? sizes + 1 : 0);
+    }
+  }
+  return passed;
+}
+
 absl::Status CompleteTritonStep(const TritonKernel& kernel, uint64_t global_scratch, uint64_t profile_scratch,
                                 StepPlan* step) {
   constexpr uint32_t kThreadsOfWarp = 32;
@@ -119,11 +219,25 @@ absl::Status CompleteTritonStep(const TritonKernel& kernel, uint64_t global_scra
     if (parameter == kGlobalScratch || parameter == kProfileScratch) {
       const bool is_global = parameter == kGlobalScratch;
       arguments.emplace_back(is_global ? kGlobalScratchName : kProfileScratchName);
-      step->scalars[arguments.back()] = AddressPlan(is_global ? global_scratch : profile_scratch);
-    } else if (static_cast<size_t>(parameter) < step->arguments.size()) {
-      arguments.push_back(step->arguments[static_cast<size_t>(parameter)]);
-    } else {
+      step->scalars[arguments.back()] = NumberPlan(is_global ? global_scratch : profile_scratch);
+      continue;
+    }
+    if (static_cast<size_t>(parameter) >= step->arguments.size()) {
       return InvalidArgument("{} takes argument {}, but {} are passed", step->entry, parameter, step->arguments.size());
+    }
+    const std::string& name = step->arguments[static_cast<size_t>(parameter)];
+    const auto descriptor = step->tensor_descriptors.find(name);
+    const TritonDescriptor* taken = DescriptorOf(kernel, parameter);
+    const size_t dimensions = descriptor == step->tensor_descriptors.end() ? 0 : descriptor->second.shape.size();
+    const size_t wanted = taken == nullptr ? 0 : static_cast<size_t>(taken->rank());
+    if (dimensions != wanted) {
+      return InvalidArgument("{} takes argument {} as a tensor descriptor with {} dimensions, but '{}' has {}",
+                             step->entry, parameter, wanted, name, dimensions);
+    }
+    if (taken == nullptr) {
+      arguments.push_back(name);
+    } else {
+      ExpandDescriptor(name, descriptor->second, *taken, step, &arguments);
     }
   }
   step->entry = kernel.signature();

@@ -27,8 +27,13 @@ struct TritonScratch {
 TritonScratch GlobalScratchOf(const tunefarm::worker::v1::TritonKernel& kernel, const StepPlan& step);
 TritonScratch ProfileScratchOf(const tunefarm::worker::v1::TritonKernel& kernel, const StepPlan& step);
 
-// Fills in what the compiled function says of a step that was evaluated: its entry becomes the signature. The addresses
-// are those of the scratch memory, 0 for none. InvalidArgument if the function takes an argument that the step has not.
+// How many parameters its launches pass.
+int PassedParameters(const tunefarm::worker::v1::TritonKernel& kernel);
+
+// Fills in what the compiled function says of a step that was evaluated: its entry becomes the signature, and tensor
+// descriptors among its arguments become tensor maps, pointers and scalars. The addresses are those of the scratch
+// memory, 0 for none. InvalidArgument if the function takes an argument that the step has not, or has as something
+// else.
 absl::Status CompleteTritonStep(const tunefarm::worker::v1::TritonKernel& kernel, uint64_t global_scratch,
                                 uint64_t profile_scratch, StepPlan* step);
 

@@ -34,3 +34,14 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bk, stride_cm, BLOCK_
 def axpy(y, x, a, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + at, tl.load(y + at, mask=at < n) + a * tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def matmul_of_tiles(a_desc, b_desc, c_desc, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    row = tl.program_id(0) // tiles_n * BLOCK_M
+    column = tl.program_id(0) % tiles_n * BLOCK_N
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for begin in range(0, K, BLOCK_K):
+        total += tl.dot(a_desc.load([row, begin]), b_desc.load([begin, column]))
+    c_desc.store([row, column], total.to(tl.float16))

@@ -121,6 +121,103 @@ TEST(TritonKernelTest, WhatIsNotSpecialisedOnIsOneBinary) {
       "arguments[4].scalar.do_not_specialize: only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
 }
 
+// The same kernel with tensor descriptors: of `a` with a block that the config decides, and of `c`.
+std::string DescriptorText(std::string_view of_a = "shape: [\"2\", \"32\"] block_shape: [\"register\", \"SPLIT\"]") {
+  std::string text = TextWith("arguments { name: \"m\"", fmt::format(R"(
+      arguments {{ name: "a_desc" tensor_descriptor {{ buffer: "a" {} }} }}
+      arguments {{ name: "c_desc" tensor_descriptor {{ buffer: "c" shape: ["2", "4", "8"] strides: ["64", "16"]
+                                                     block_shape: ["1", "2", "8"] oob_fill_nan: true }} }}
+      arguments {{ name: "m")",
+                                                                     of_a));
+  constexpr std::string_view kPassed = "\"SPLIT\"] arguments: [\"a\", \"c\"";
+  return text.replace(text.find(kPassed), kPassed.size(), "\"SPLIT\"] arguments: [\"a_desc\", \"c_desc\"");
+}
+
+TEST(TritonKernelTest, TensorDescriptorsAreCompiledForTheirBlocks) {
+  const auto plan = PlanOf(DescriptorText());
+  ASSERT_NE(plan, nullptr);
+  const Config config = *plan->ConfigFromText(kOther);
+  const ResolvedProblem problem = ProblemOf(*plan, 17);
+  EXPECT_EQ(*TritonSignatures(*plan, problem, config, H100()),
+            (Names{"mm(tensordesc<bf16[128,16]>,tensordesc<fp32[1,2,8]>,i32,u64:16,fp32)", "split_it(u64:16)"}));
+  const auto steps = plan->Steps(Sequence::kLaunches, problem, config, H100());
+  ASSERT_TRUE(steps.ok()) << Message(steps.status());
+  const TensorDescriptorPlan& a = steps->at(0).tensor_descriptors.at("a_desc");
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(a.buffer, "a");
+  EXPECT_EQ(a.type, v1::DATA_TYPE_BF16);
+  EXPECT_EQ(a.shape, (Sizes{2, 32}));
+  EXPECT_EQ(a.strides, (Sizes{32, 1}));
+  EXPECT_EQ(a.block_shape, (Sizes{128, 16}));
+  EXPECT_FALSE(a.oob_fill_nan);
+  const TensorDescriptorPlan& c = steps->at(0).tensor_descriptors.at("c_desc");
+  EXPECT_EQ(c.strides, (Sizes{64, 16, 1}));
+  EXPECT_TRUE(c.oob_fill_nan);
+  // Another block is another launch, also where the binary is bound to no parameter of it.
+  EXPECT_NE(*LaunchDigest(*plan, problem, config, H100()),
+            *LaunchDigest(*plan, problem,
+                          *plan->ConfigFromText("EVEN=false,ORDER=row-major,SPLIT=16,num_warps=4,"
+                                                "register=64"),
+                          H100()));
+}
+
+TEST(TritonKernelTest, TensorDescriptorsThatCannotBeMadeAreRefused) {
+  struct Case {
+    std::string_view of_a, error;
+  };
+  for (const Case& one :
+       {Case{"block_shape: [\"1\"]", "shape: a tensor descriptor has 1 to 5 extents, not 0"},
+        Case{"shape: [\"2\", \"32\"] block_shape: \"1\"", "block_shape: 1 entries for 2 extents; 2 are needed"},
+        Case{"shape: [\"2\", \"32\"] strides: [\"32\", \"1\"] block_shape: [\"1\", \"8\"]",
+             "strides: 2 entries for 2 extents; 1 are needed, for the last dimension none"},
+        Case{"shape: \"kernel.registers\" block_shape: \"8\"", "shape[0]: "}}) {
+    const std::string message = Message(CompileText(DescriptorText(one.of_a)).status());
+    EXPECT_EQ(message.rfind(fmt::format("arguments[2].tensor_descriptor.{}", one.error), 0), 0U) << message;
+  }
+  EXPECT_EQ(
+      Message(CompileText(TextWith("name: \"c\" buffer { data_type: DATA_TYPE_F32",
+                                   "name: \"t\" tensor_descriptor { buffer: \"c\" shape: \"N\" block_shape: \"8\" "
+                                   "oob_fill_nan: true } } arguments { name: \"c\" buffer { data_type: DATA_TYPE_I32"))
+                  .status()),
+      "arguments[1].tensor_descriptor.oob_fill_nan: i32 has no NaN; leave it out");
+  EXPECT_EQ(
+      Message(CompileText(SampleWith("name: \"map\" tensor_map",
+                                     "name: \"descriptor\" tensor_descriptor { buffer: "
+                                     "\"x\" shape: \"N\" block_shape: \"8\" } } arguments { name: \"map\" tensor_map"))
+                  .status()),
+      "arguments[8].tensor_descriptor: tensor descriptors need LANGUAGE_TRITON; write a tensor_map");
+  std::string text = DescriptorText("shape: [\"2\", \"first\"] block_shape: [\"1\", \"8\"]");
+  constexpr std::string_view kDim = "dims { name: \"N\"";
+  text.insert(text.find(kDim), "dims { name: \"first\" default_value { int_value: 32 } inputs_only: true } ");
+  const std::string message = Message(CompileText(text).status());
+  EXPECT_EQ(message.rfind("launches[0].kernel.arguments[0]: 'a_desc' uses the dim 'first', which has inputs_only", 0),
+            0U)
+      << message;
+}
+
+// What the config or the problem decides.
+TEST(TritonKernelTest, ExtentsStridesAndBlocksHaveLimits) {
+  struct Case {
+    std::string_view of_a, error;
+  };
+  for (const Case& one :
+       {Case{"shape: [\"2\", \"M\"] block_shape: [\"1\", \"8\"]",
+             "shape[1]: a stride of a tensor descriptor in bytes would be 34, which is no multiple of 16"},
+        Case{"shape: [\"2\", \"8\"] strides: \"M\" block_shape: [\"1\", \"8\"]",
+             "strides[0]: a stride of a tensor descriptor in bytes would be 34, which is no multiple of 16"},
+        Case{"shape: [\"2\", \"M - 17\"] block_shape: [\"1\", \"8\"]", "shape[1]: 0 is not between 1 and 2147483647"},
+        Case{"shape: [\"2\", \"1 << 30\", \"1 << 30\"] block_shape: [\"1\", \"1\", \"8\"]",
+             "shape[1]: 1073741824 is not between 1 and 511"},
+        Case{"shape: [\"2\", \"8\"] strides: \"-8\" block_shape: [\"1\", \"8\"]",
+             "strides[0]: -8 is not between 0 and 549755813887"},
+        Case{"shape: \"8\" block_shape: \"1 << 21\"", "block_shape[0]: 2097152 is not between 1 and 1048576"}}) {
+    const auto plan = PlanOf(DescriptorText(one.of_a));
+    ASSERT_NE(plan, nullptr);
+    const auto steps = plan->Steps(Sequence::kLaunches, ProblemOf(*plan, 17), *plan->ConfigFromText(kOther), H100());
+    EXPECT_EQ(Message(steps.status()), fmt::format("arguments[2].tensor_descriptor.{}", one.error));
+  }
+}
+
 TEST(TritonKernelTest, TheReferenceIsCompiledByItself) {
   constexpr std::string_view kDefault = "EVEN=false,ORDER=row-major,SPLIT=1,num_warps=4,register=64";
   EXPECT_EQ(SignaturesOf(3, kDefault), (Names{"mm(*bf16,*fp32,i32,u64=1,fp32)", "split_it(u64=1)"}));

@@ -15,8 +15,10 @@
 namespace tunefarm {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using tunefarm::worker::v1::TritonBinary;
+using tunefarm::worker::v1::TritonDescriptor;
 using tunefarm::worker::v1::TritonKernel;
 
 TritonKernel GoodKernel(const std::string& signature = "mm(*bf16,i32=1,i32)") {
@@ -181,6 +183,115 @@ TEST(TritonBinary, AnArgumentThatIsNotPassedIsRefused) {
   kernel.add_parameters(3);
   StepPlan step = Step();
   EXPECT_THAT(MessageOf(CompleteTritonStep(kernel, 0, 0, &step)), HasSubstr("mm takes argument 3, but 3 are passed"));
+}
+
+// A function of a descriptor of 3 dimensions, a number and a descriptor of 1; each taken as a tensor map or as a
+// pointer.
+TritonKernel KernelOfDescriptors(bool is_map) {
+  TritonKernel kernel = GoodKernel("mm(tensordesc<bf16[2,64,128]>,i32,tensordesc<fp32[32]>)");
+  kernel.clear_parameters();
+  for (const int parameter : {0, 1, 2, -1, -2}) kernel.add_parameters(parameter);
+  for (const auto& [argument, rank] : {std::pair{0, 3}, std::pair{2, 1}}) {
+    TritonDescriptor* descriptor = kernel.add_descriptors();
+    descriptor->set_argument(argument);
+    descriptor->set_rank(rank);
+    if (!is_map) continue;
+    for (int i = 0; i < rank; ++i) descriptor->add_box(rank == 1 ? 32 : 1 << (2 * i + 1));  // 2, 8, 32
+    descriptor->set_swizzle(argument == 0 ? 3 : 0);
+    descriptor->set_element_type(argument == 0 ? 9 : 7);
+  }
+  return kernel;
+}
+
+StepPlan StepOfDescriptors() {
+  StepPlan step = Step();
+  step.arguments = {"x", "n", "y"};
+  step.tensor_descriptors["x"] = {"a", v1::DATA_TYPE_BF16, {5, 70, 200}, {16000, 208, 1}, {2, 64, 128}, false};
+  step.tensor_descriptors["y"] = {"b", v1::DATA_TYPE_F32, {1000}, {1}, {32}, true};
+  return step;
+}
+
+TEST(TritonBinary, ATensorDescriptorIsPassedAsATensorMapAndItsSizes) {
+  TritonKernel kernel = KernelOfDescriptors(true);
+  EXPECT_EQ(PassedParameters(kernel), 7 + 1 + 3 + 2);
+  StepPlan step = StepOfDescriptors();
+  ASSERT_TRUE(CompleteTritonStep(kernel, 0, 0, &step).ok());
+  EXPECT_THAT(step.arguments,
+              ElementsAre("x map", "x extent 0", "x extent 1", "x extent 2", "x stride 0", "x stride 1", "x stride 2",
+                          "n", "y map", "y extent 0", "y stride 0", "global scratch", "profile scratch"));
+  for (const auto& [argument, number] : {std::pair{1, 5}, std::pair{3, 200}, std::pair{4, 16000}, std::pair{5, 208},
+                                         std::pair{6, 1}, std::pair{9, 1000}, std::pair{10, 1}}) {
+    EXPECT_EQ(AddressIn(step, static_cast<size_t>(argument)), static_cast<uint64_t>(number)) << argument;
+  }
+  const TensorMapPlan& x = step.tensor_maps.at("x map");
+  EXPECT_EQ(x.buffer, "a");
+  EXPECT_EQ(x.values.type, 9);
+  EXPECT_EQ(x.values.rank, 3U);
+  EXPECT_THAT(x.values.dims, ElementsAre(200, 70, 5, 0, 0));
+  EXPECT_THAT(x.values.byte_strides, ElementsAre(416, 32000, 0, 0));
+  EXPECT_THAT(x.values.box, ElementsAre(32, 8, 2, 0, 0));
+  EXPECT_THAT(x.values.element_strides, ElementsAre(1, 1, 1, 0, 0));
+  EXPECT_EQ(x.values.swizzle, 3);
+  EXPECT_EQ(x.values.interleave, 0);
+  EXPECT_EQ(x.values.l2_promotion, driver_step::ModeOf(driver_step::kL2Promotions, "128B"));
+  EXPECT_EQ(x.values.oob_fill, 0);
+  const TensorMapPlan& y = step.tensor_maps.at("y map");
+  EXPECT_EQ(y.values.oob_fill, 1);
+  EXPECT_EQ(y.values.rank, 1U);
+  // Two elements of 4 bits each lie in what is one of the tensor's.
+  kernel.mutable_descriptors(0)->set_fp4_padded(true);
+  step = StepOfDescriptors();
+  ASSERT_TRUE(CompleteTritonStep(kernel, 0, 0, &step).ok());
+  EXPECT_THAT(step.tensor_maps.at("x map").values.dims, ElementsAre(400, 70, 5, 0, 0));
+  EXPECT_EQ(AddressIn(step, 3), 200U);
+}
+
+TEST(TritonBinary, ATensorDescriptorIsPassedAsAPointerAndItsSizes) {
+  const TritonKernel kernel = KernelOfDescriptors(false);
+  EXPECT_EQ(PassedParameters(kernel), 14 + 1 + 6 + 2);
+  StepPlan step = StepOfDescriptors();
+  ASSERT_TRUE(CompleteTritonStep(kernel, 0, 0, &step).ok());
+  EXPECT_THAT(step.arguments,
+              ElementsAre("a", "x extent 0", "x extent 1", "x extent 2", "x stride 0", "x stride 1", "x stride 2",
+                          "x padding", "x extent 0", "x extent 1", "x extent 2", "x stride 0", "x stride 1",
+                          "x stride 2", "n", "b", "y extent 0", "y stride 0", "y padding", "y extent 0", "y stride 0",
+                          "global scratch", "profile scratch"));
+  EXPECT_EQ(AddressIn(step, 7), 0U);
+  EXPECT_EQ(AddressIn(step, 18), 1U);
+  EXPECT_TRUE(step.tensor_maps.empty());
+}
+
+TEST(TritonBinary, ADescriptorIsTakenAsOneOfItsRank) {
+  StepPlan step = StepOfDescriptors();
+  TritonKernel kernel = KernelOfDescriptors(false);
+  kernel.mutable_descriptors(0)->set_rank(2);
+  EXPECT_THAT(MessageOf(CompleteTritonStep(kernel, 0, 0, &step)),
+              HasSubstr("mm takes argument 0 as a tensor descriptor with 2 dimensions, but 'x' has 3"));
+  kernel.mutable_descriptors()->RemoveLast();
+  kernel.mutable_descriptors(0)->set_rank(3);
+  EXPECT_THAT(MessageOf(CompleteTritonStep(kernel, 0, 0, &step)), HasSubstr("with 0 dimensions, but 'y' has 1"));
+  kernel = KernelOfDescriptors(false);
+  kernel.mutable_descriptors(0)->set_argument(1);
+  EXPECT_FALSE(CompleteTritonStep(kernel, 0, 0, &step).ok());
+}
+
+TEST(TritonBinary, EveryFieldOfADescriptorHasItsLimits) {
+  ASSERT_TRUE(ParseTritonBinary(BytesOf(KernelOfDescriptors(true))).ok());
+  ASSERT_TRUE(ParseTritonBinary(BytesOf(KernelOfDescriptors(false))).ok());
+  const std::function<void(TritonDescriptor*)> spoilers[] = {
+      [](TritonDescriptor* d) { d->set_argument(-1); },     [](TritonDescriptor* d) { d->set_argument(64); },
+      [](TritonDescriptor* d) { d->set_argument(2); },      [](TritonDescriptor* d) { d->set_rank(0); },
+      [](TritonDescriptor* d) { d->set_rank(6); },          [](TritonDescriptor* d) { d->set_rank(2); },
+      [](TritonDescriptor* d) { d->set_box(0, 0); },        [](TritonDescriptor* d) { d->set_box(0, 257); },
+      [](TritonDescriptor* d) { d->add_box(1); },           [](TritonDescriptor* d) { d->set_swizzle(4); },
+      [](TritonDescriptor* d) { d->set_swizzle(-1); },      [](TritonDescriptor* d) { d->set_element_type(-1); },
+      [](TritonDescriptor* d) { d->set_element_type(16); },
+  };
+  for (size_t i = 0; i < std::size(spoilers); ++i) {
+    TritonKernel kernel = KernelOfDescriptors(true);
+    spoilers[i](kernel.mutable_descriptors(0));
+    EXPECT_FALSE(ParseTritonBinary(BytesOf(kernel)).ok()) << i;
+  }
 }
 
 TEST(TritonBinary, ScratchIsForEveryBlock) {

@@ -19,6 +19,16 @@ TYPES = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u
 _TAKEN = ("stream", "workspace", "generation")  # by the call that launches a kernel
 
 
+class Descriptor(NamedTuple):
+    """A tensor descriptor of Triton's over an array, which the kernel is passed in place of the array. Outermost dimension
+    first; contiguous."""
+
+    name: str  # in the definition, beside that of the array
+    shape: List[int]
+    block_shape: List[str]  # expressions
+    oob_fill_nan: bool
+
+
 class Argument(NamedTuple):
     """An array, or a scalar if `array` is None."""
 
@@ -28,6 +38,7 @@ class Argument(NamedTuple):
     array: Any = None  # NumPy's, of one dimension, of elements of data_type
     access: str = IN
     expected: Any = None  # likewise, of the same length
+    descriptor: Optional[Descriptor] = None
 
     @property
     def value(self) -> str:

@@ -14,7 +14,7 @@ from google.protobuf import text_format
 from tunefarm import _wire
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline import _arguments, _source
-from tunefarm.inline._arguments import Argument
+from tunefarm.inline._arguments import Argument, Descriptor
 from tunefarm.inline._expressions import (TEXT_BYTES_MAX, Domains, Formula, Untranslatable, binary, call, is_integer,
                                            plain, text_of)
 from tunefarm.inline._source import CUDA, Source
@@ -25,6 +25,7 @@ from tunefarm.v1 import kernel_pb2
 Upload = Callable[[Any, str], Any]
 
 _BLOCK_NAMES = ("block_size_x", "block_size_y", "block_size_z")
+_GRID_MAX = 3  # extents
 _THREADS_X = 256  # of a block where no parameter says how many
 _RTOL = 1e-5  # of numpy.allclose
 # Where the outputs of other configs are compared with those of the first one: sums in another order differ by more.
@@ -48,7 +49,7 @@ class Launch:
         sizes = [name if name in space.domains else str(_THREADS_X if axis == 0 else 1)
                  for axis, name in enumerate(self.names)]
         self.block = [size if size.isdigit() or size in self._integers else f"int({size})" for size in sizes]
-        extents = _extents(problem_size, space, "problem_size")
+        extents = _extents(problem_size, space, "problem_size", _GRID_MAX)
         extents += [Formula(1, "problem_size", space.domains)] * (3 - len(extents))
         self.grid = [self._blocks(size, divisor, axis) for axis, (size, divisor) in enumerate(zip(extents, grid_div))]
         self.thread_parameters = [name for name in self.names if name in space.domains]
@@ -93,8 +94,13 @@ class Launch:
 
 def grid_of(given: Any, space: Space) -> List[str]:
     """Blocks in 1 to 3 dimensions: numbers, expressions as strings, functions of a config, or one function of all."""
+    return extents_of(given, space, "grid", _GRID_MAX)
+
+
+def extents_of(given: Any, space: Space, what: str, most: int) -> List[str]:
+    """1 to `most` of them, as grid_of."""
     made = []
-    for extent in _extents(given, space, "grid"):
+    for extent in _extents(given, space, what, most):
         tree = _integer(extent, space)
         _check_positive(tree, extent.what)
         made.append(_text(tree, extent.what))
@@ -143,8 +149,8 @@ def _block_names(given: Optional[Sequence[str]], domains: Domains) -> List[str]:
     return [*given, *_BLOCK_NAMES[len(given):]]
 
 
-def _extents(given: Any, space: Space, what: str) -> List[Formula]:
-    """1 to 3 of them."""
+def _extents(given: Any, space: Space, what: str, most: int) -> List[Formula]:
+    """1 to `most` of them."""
     names = space.domains
     parts: List[Formula]
     if callable(given):
@@ -160,8 +166,8 @@ def _extents(given: Any, space: Space, what: str) -> List[Formula]:
         parts = [Formula(part(index), what, names) for index in range(len(first))]
     else:
         parts = [Formula(item, what, names) for item in _parts(given)]
-    if not 1 <= len(parts) <= 3:
-        raise InvalidArgumentError(f"{what} has {len(parts)} extents; write 1 to 3")
+    if not 1 <= len(parts) <= most:
+        raise InvalidArgumentError(f"{what} has {len(parts)} extents; write 1 to {most}")
     return parts
 
 
@@ -192,7 +198,7 @@ def begin(kernel_name: str, language: str, files: Mapping[str, str], arguments: 
         _add_argument(kernel, argument, upload)
     step = kernel.launches.add().kernel
     step.entry = kernel_name.strip()
-    step.arguments.extend(argument.name for argument in arguments)
+    step.arguments.extend(argument.descriptor.name if argument.descriptor else argument.name for argument in arguments)
     return kernel
 
 
@@ -311,6 +317,16 @@ def _add_argument(kernel: Any, argument: Argument, upload: Upload) -> None:
         buffer.init = kernel_pb2.INIT_ZERO
     else:
         buffer.fill.CopyFrom(_fill(argument.array, argument.data_type, upload))
+    if argument.descriptor is not None:
+        add_descriptor(kernel, argument.name, argument.descriptor)
+
+
+def add_descriptor(kernel: Any, buffer: str, descriptor: Descriptor) -> None:
+    """As an argument of the definition."""
+    made = kernel.arguments.add(name=descriptor.name).tensor_descriptor
+    made.buffer, made.oob_fill_nan = buffer, descriptor.oob_fill_nan
+    made.shape.extend(map(str, descriptor.shape))
+    made.block_shape.extend(descriptor.block_shape)
 
 
 def uploaded(argument: Argument) -> List[Any]:

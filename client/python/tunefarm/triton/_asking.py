@@ -27,7 +27,7 @@ from tunefarm.errors import (DeadlineExceededError, FailedPreconditionError, Inv
 from tunefarm.inline import _arguments, _definition
 from tunefarm.inline._arguments import Argument
 from tunefarm.inline._space import Space
-from tunefarm.triton import _kept, _log, _source, _tune
+from tunefarm.triton import _descriptors, _kept, _log, _source, _tune
 from tunefarm.triton._log import Decision
 from tunefarm.v1 import kernel_pb2
 
@@ -190,7 +190,8 @@ class Kernel:
         step = made.launches[0].kernel
         step.grid.extend(_definition.grid_of(_tune.grid_over(grid, {**given, **constants}), space))
         outputs = self._add_arguments(made, arguments, configs, parameters.types, kwargs, upload)
-        step.arguments.extend(argument.name for argument in made.arguments)
+        descriptors = self._add_descriptors(made, arguments, configs, kwargs, constants, space)
+        step.arguments.extend(descriptors.get(name, name) for name in _arguments.names_of(list(arguments)))
         _definition.add_reference(made, outputs, upload, None, None)
         return made
 
@@ -221,8 +222,10 @@ class Kernel:
         restored = set(self._tuner.restore_value)
         tensors = {}
         for name, value in arguments.items():
+            if _descriptors.is_descriptor(value):
+                _descriptors.check(value, f"the argument '{name}'")
             if not isinstance(value, (int, float)) and not _tune.is_scalar(value):
-                tensors[name] = _Tensor.of(value, f"the argument '{name}'")
+                tensors[name] = _Tensor.of(_descriptors.base_of(value), f"the argument '{name}'")
         for name in (*zeroed, *restored):
             if name in arguments and name not in tensors:
                 raise InvalidArgumentError(f"'{name}', which is to be reset or restored, is no tensor")
@@ -248,6 +251,22 @@ class Kernel:
         if not outputs:
             raise InvalidArgumentError("the kernel has no tensor, so that nothing can be compared")
         return outputs
+
+    def _add_descriptors(self, made: Any, arguments: Mapping[str, Any], configs: Sequence[Any], kwargs: Any,
+                         constants: Mapping[str, Any], space: Space) -> Dict[str, str]:
+        """Returns the descriptors' names by those of their arrays."""
+        added: Dict[str, str] = {}
+        if not any(map(_descriptors.is_descriptor, arguments.values())):
+            return added
+        seen = {name: value if value is None or isinstance(value, _PLAIN) else _StandIn(name, [])
+                for name, value in {**constants, **arguments, **kwargs}.items()}
+        blocks = _descriptors.Blocks(arguments, space, _descriptors.hook_of(configs), seen)
+        names = _arguments.names_of(list(arguments))
+        for own, (name, value) in zip(names, arguments.items()):
+            if _descriptors.is_descriptor(value):
+                added[own] = _descriptors.name_of(own, names)
+                _definition.add_descriptor(made, own, blocks.descriptor(name, added[own]))
+        return added
 
 
 def _pruning_of(tuner: Any) -> List[str]:
@@ -284,18 +303,20 @@ def _unwrapped(value: Any) -> Any:
 
 def _zeroed_by_hooks(configs: Sequence[Any], arguments: Mapping[str, Any], kwargs: Any) -> List[str]:
     """The tensors that pre_hooks of configs set to zero. They are called with stand-ins for the tensors, which can do
-    nothing else; InvalidArgumentError for a hook that does."""
+    nothing else, and for tensor descriptors, whose block shapes they may set; InvalidArgumentError for a hook that does
+    more."""
     zeroed: List[str] = []
     for config in configs:
         if getattr(config, "pre_hook", None) is None:
             continue
-        stand_ins = {name: value if value is None or isinstance(value, _PLAIN) else _StandIn(name, zeroed)
+        stand_ins = {name: _descriptors.stand_in(value) if _descriptors.is_descriptor(value) else
+                     value if value is None or isinstance(value, _PLAIN) else _StandIn(name, zeroed)
                      for name, value in {**arguments, **kwargs, **_values_of(config)}.items()}
         try:
             config.pre_hook(stand_ins)
         except Exception as error:
-            raise InvalidArgumentError(f"the pre_hook of a Config does more than to set tensors to zero, which the daemon "
-                                       f"cannot do: {type(error).__name__}: {error}") from None
+            raise InvalidArgumentError(f"the pre_hook of a Config does more than to set tensors to zero and block shapes, "
+                                       f"which the daemon cannot do: {type(error).__name__}: {error}") from None
     return zeroed
 
 

@@ -20,7 +20,7 @@ from tunefarm.inline._arguments import Argument
 from tunefarm.inline._expressions import plain
 from tunefarm.inline._launching import Program
 from tunefarm.inline._space import Space
-from tunefarm.triton import _source
+from tunefarm.triton import _descriptors, _source
 from tunefarm.v1 import kernel_pb2
 
 if TYPE_CHECKING:
@@ -68,24 +68,29 @@ class Results(_results.Results):
 
 def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: Any,
          space: Optional[Mapping[str, Sequence[Any]]] = None, restrictions: Any = None,
-         constexprs: Optional[Mapping[str, Any]] = None, outputs: Optional[Sequence[str]] = None, reference: Any = None,
+         constexprs: Optional[Mapping[str, Any]] = None, block_shapes: Optional[Mapping[str, Any]] = None,
+         outputs: Optional[Sequence[str]] = None, reference: Any = None,
          atol: Optional[float] = None, rtol: Optional[float] = None, device: int = 0, client: Optional[Client] = None,
          quiet: bool = False, **options: Any) -> Results:
     """Tunes a function decorated by @triton.jit.
 
     args: the values of its parameters that are not constexpr, in order or as a dict by name: contiguous arrays of PyTorch,
-    CuPy or NumPy, ints and floats; None, True and False become constants of the kernel. constexprs: values by name of those
-    that are not tuned (a dict as args may have them, too); others have their defaults. None, types such as tl.float16 and
-    strings with other characters than words have become constants of the kernel.
+    CuPy or NumPy, TensorDescriptors of such arrays, ints and floats; None, True and False become constants of the kernel.
+    constexprs: values by name of those that are not tuned (a dict as args may have them, too); others have their defaults.
+    None, types such as tl.float16 and strings with other characters than words have become constants of the kernel.
     configs: dicts or triton.Configs, of which all are tried and no others; or space: a dict of lists by name, with
     restrictions as tune_kernel takes them. num_warps, num_stages, num_ctas and maxnreg are Triton's options.
     grid: the number of programs, 1 to 3 of them: numbers, expressions ("cdiv(n, BLOCK)"), or a function of META, as a
     launch takes it.
-    outputs: names of the arrays that the kernel writes; without it, those that reference gives. They begin with what they
-    hold in this call. reference: a function whose parameters are named like some of the kernel's, called here with their
-    values, which returns what the outputs must be (an array, a tuple in the order of outputs, or a dict by name), or such a
-    dict. Without it the outputs must be those of the first config (results.verified_against_first_config). atol, rtol:
-    how close; by default 1e-3 for float32, 1e-2 for float16 and 3e-2 for bfloat16, both.
+    block_shapes: of TensorDescriptors, by name, what depends on the config: a list of numbers, expressions ("BLOCK_M") and
+    functions of META. In place of it the configs can have one pre_hook that sets them. Others are the descriptors' own. The
+    best config's are for the caller to set.
+    outputs: names of the arrays that the kernel writes, or of descriptors of them; without it, those that reference gives.
+    They begin with what they hold in this call. reference: a function whose parameters are named like some of the kernel's,
+    called here with their values (of descriptors their arrays), which returns what the outputs must be (an array, a tuple
+    in the order of outputs, or a dict by name), or such a dict. Without it the outputs must be those of the first config
+    (results.verified_against_first_config). atol, rtol: how close; by default 1e-3 for float32, 1e-2 for float16 and 3e-2
+    for bfloat16, both.
     device: which of the daemon's GPUs. client: a connection to a daemon; by default one that Client() makes. options: as
     Client.submit takes them (strategy, max_trials, policy, measure, ...); without a strategy all configs are tried where
     they are listed.
@@ -104,8 +109,12 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
             raise InvalidArgumentError("restrictions belong to space; leave out of configs what is not to be tried")
         options.setdefault("strategy", "exhaustive")
     values, fixed, constants = names.values(args, constexprs or {}, chosen)
-    blocks = _definition.grid_of(grid_over(grid, {**values, **fixed, **constants}), chosen)
-    arguments = _read(values, names.types, outputs, reference, constants)
+    known = {**values, **fixed, **constants}
+    blocks = _definition.grid_of(grid_over(grid, known), chosen)
+    hook = _hook(fn, configs, space, values, block_shapes)
+    seen = {name: value for name, value in known.items() if isinstance(value, (bool, int, float, str)) or is_scalar(value)}
+    described = _descriptors.Blocks(values, chosen, hook, seen, block_shapes, lambda shape, what: grid_over(shape, known, what))
+    arguments = _read(values, names.types, outputs, reference, constants, described)
     sources = _source.alone(kernel, constants) if constants else _source.of(kernel, fn)
 
     connect = _tune.connections(client)
@@ -278,25 +287,37 @@ def _config(given: Any, what: str) -> Dict[str, Any]:
         return dict(given)
     if not isinstance(getattr(given, "kwargs", None), Mapping):
         raise InvalidArgumentError(f"{what} is a {type(given).__name__}; give a dict or a triton.Config")
-    for name in ("pre_hook", "ir_override"):
-        if getattr(given, name, None) is not None:
-            raise InvalidArgumentError(f"{what} has a {name}, which is not supported")
+    if getattr(given, "ir_override", None) is not None:
+        raise InvalidArgumentError(f"{what} has an ir_override, which is not supported")
     options = {name: getattr(given, name, None) for name in OPTIONS}
     return {**given.kwargs, **{name: value for name, value in options.items() if value is not None}}
 
 
-def grid_over(given: Any, known: Mapping[str, Any]) -> Any:
+def _hook(fn: Any, configs: Any, space: Any, values: Mapping[str, Any], block_shapes: Any) -> Any:
+    """The pre_hook of all configs, which can set the block shapes of descriptors; None without one."""
+    configs = getattr(fn, "configs", ()) if configs is None else configs
+    if space is not None or not any(getattr(config, "pre_hook", None) is not None for config in configs):
+        return None
+    if not any(map(_descriptors.is_descriptor, values.values())):
+        raise InvalidArgumentError("configs have a pre_hook, which is supported only where it sets the block_shape of "
+                                   "TensorDescriptors in args")
+    if block_shapes:
+        raise InvalidArgumentError("block_shapes is given, and configs have a pre_hook; give one of them")
+    return _descriptors.hook_of(configs)
+
+
+def grid_over(given: Any, known: Mapping[str, Any], what: str = "grid") -> Any:
     """As _definition.grid_of takes it: with what is the same for all configs."""
     if callable(given):
         return lambda config: given(collections.ChainMap(config, dict(known)))
     if isinstance(given, (list, tuple)):
-        return [grid_over(item, known) for item in given]
+        return [grid_over(item, known, what) for item in given]
     if not isinstance(given, str):
         return given
     try:
         tree = ast.parse(given.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
-        raise InvalidArgumentError(f"grid: '{given}' is no Python expression: {error}") from None
+        raise InvalidArgumentError(f"{what}: '{given}' is no Python expression: {error}") from None
     return ast.unparse(ast.fix_missing_locations(_Known(known).visit(tree)))
 
 
@@ -320,10 +341,14 @@ class _Known(ast.NodeTransformer):
 
 
 def _read(values: Mapping[str, Any], types: Mapping[str, str], outputs: Any, reference: Any,
-          constants: Mapping[str, Any]) -> List[Argument]:
-    expected = _expected(values, outputs, reference)
-    _check_apart(values)
-    passed = {name: value for name, value in values.items() if name not in constants}
+          constants: Mapping[str, Any], blocks: _descriptors.Blocks) -> List[Argument]:
+    for name, value in values.items():
+        if _descriptors.is_descriptor(value):
+            _descriptors.check(value, f"args['{name}']")
+    arrays = {name: _descriptors.base_of(value) for name, value in values.items()}
+    expected = _expected(arrays, outputs, reference)
+    _check_apart(arrays)
+    passed = {name: value for name, value in arrays.items() if name not in constants}
     names = _arguments.names_of(list(passed))
     made = []
     for name in expected:
@@ -338,13 +363,16 @@ def _read(values: Mapping[str, Any], types: Mapping[str, str], outputs: Any, ref
             continue
         _check_array(given, what)
         array, data_type = _arguments.flat_array(given, what)
+        descriptor = None
+        if _descriptors.is_descriptor(values[name]):
+            descriptor = blocks.descriptor(name, _descriptors.name_of(own, names))
         if name not in expected:
-            made.append(Argument(own, data_type, given, array))
+            made.append(Argument(own, data_type, given, array, descriptor=descriptor))
             continue
         wanted = expected[name]
         if wanted is not None:
             wanted = _arguments.expected_of(wanted, array, data_type, f"reference of '{name}'")
-        made.append(Argument(own, data_type, given, array, _arguments.INOUT, wanted))
+        made.append(Argument(own, data_type, given, array, _arguments.INOUT, wanted, descriptor))
     return made
 
 
@@ -413,9 +441,6 @@ def scalar(name: str, given: Any, annotated: Optional[str], what: str) -> Argume
 
 
 def _check_array(given: Any, what: str) -> None:
-    if hasattr(given, "block_shape"):
-        raise InvalidArgumentError(f"{what} is a {type(given).__name__}, which is not supported; give its array, and let "
-                                   "the kernel make the descriptor (tl.make_tensor_descriptor)")
     kind = NOT_IN_BUFFERS.search(str(getattr(given, "dtype", "")))
     if kind is not None:
         raise InvalidArgumentError(f"{what} has elements of type {given.dtype}, which a definition's buffers do not have; "

@@ -7,6 +7,7 @@ import base64
 import importlib
 import json
 import os
+import re
 import sys
 from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
@@ -26,6 +27,9 @@ _SCALARS = frozenset(("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp3
 # TritonKernel.parameters
 _GLOBAL_SCRATCH, _PROFILE_SCRATCH = -1, -2
 _POINTER_ALIGNMENT = [["tt.divisibility", 16]]
+_DESCRIPTOR = "tensordesc<"
+# Triton numbers the types of elements as the device does; where CUtensorMapDataType differs.
+_MAP_TYPES = {8: 10, 9: 8, 10: 9}
 
 
 def is_known(version: str) -> bool:
@@ -116,7 +120,7 @@ class TritonCompiler:
             source = triton.compiler.ASTSource(function, signature, constants, attributes)
             target = triton.backends.compiler.GPUTarget("cuda", capability, _WARP_SIZE)
             compiled = triton.compile(source, target=target, options=options)
-            return _described(function.__name__, compiled, remaining)
+            return _described(function.__name__, compiled, remaining, types)
         except Ended:
             raise
         except Exception as error:
@@ -154,7 +158,7 @@ def _specialise(function: Any, types: List[Tuple[str, str]], values: Dict[str, A
         kind, fact = types[position]
         annotated = getattr(parameter, "annotation_type", None)
         if annotated and not kind.startswith("*") and annotated != kind:
-            advice = ("give its scalar that data type" if annotated in _SCALARS else
+            advice = ("give its scalar that data type" if annotated in _SCALARS and not kind.startswith(_DESCRIPTOR) else
                       "drop the annotation, or make it a tl.constexpr")
             _fail(f"'{parameter.name}' of {name} is annotated as {annotated}, but a {kind} is passed; {advice}")
         # Triton makes no constant of a parameter whose type is written down.
@@ -195,7 +199,7 @@ def _constant_of_default(function: str, parameter: Any) -> Any:
           "arguments of the launch, or make it a tl.constexpr")
 
 
-def _described(function: str, compiled: Any, remaining: List[int]) -> Dict[str, Any]:
+def _described(function: str, compiled: Any, remaining: List[int], types: List[Tuple[str, str]]) -> Dict[str, Any]:
     """A TritonKernel, without its signature. The launcher of Triton 3.6 passes two pointers behind the arguments."""
     metadata = compiled.metadata
     for what, needed, limit in (
@@ -221,7 +225,23 @@ def _described(function: str, compiled: Any, remaining: List[int]) -> Dict[str, 
         "cooperative": bool(metadata.launch_cooperative_grid),
         "programmatic_launch": bool(metadata.launch_pdl),
         "parameters": [*remaining, _GLOBAL_SCRATCH, _PROFILE_SCRATCH],
+        "descriptors": _descriptors(metadata, types),
     }
+
+
+def _descriptors(metadata: Any, types: List[Tuple[str, str]]) -> List[Dict[str, Any]]:
+    """TritonDescriptors, one for each argument that is a tensor descriptor. The compiler says in their order how it lowered
+    them to tensor maps; of devices without those it says nothing."""
+    positions = [position for position, (kind, _) in enumerate(types) if kind.startswith(_DESCRIPTOR)]
+    maps = getattr(metadata, "tensordesc_meta", None) or [None] * len(positions)
+    made = []
+    for position, own in zip(positions, maps):
+        descriptor = {"argument": position, "rank": types[position][0].count(",") + 1}
+        if own is not None:
+            descriptor.update(box=list(own["block_size"]), swizzle=own["swizzle"], fp4_padded=bool(own["fp4_padded"]),
+                              element_type=_MAP_TYPES.get(own["elem_type"], own["elem_type"]))
+        made.append(descriptor)
+    return made
 
 
 def _function(triton: Any, module: Any, name: str) -> Any:
@@ -250,7 +270,7 @@ def _read_signature(signature: str) -> Tuple[str, List[Tuple[str, str]]]:
     """The function, and of each argument its type and ":16", "=1" or nothing."""
     name, _, rest = signature[:-1].partition("(")
     types = []
-    for argument in filter(None, rest.split(",")):
+    for argument in re.findall(r"[^,\[]+(?:\[[^\]]*\][^,]*)?", rest):  # no comma in brackets ends an argument
         for fact in (":16", "=1", ""):
             if argument.endswith(fact):
                 types.append((argument[:len(argument) - len(fact)], fact))
