@@ -121,6 +121,12 @@ Principal ClientSocket() {
           Rights().With(Right::kLookup).With(Right::kSubmit).With(Right::kKernels)};
 }
 
+Principal LoopbackListener() {
+  Principal principal = ClientSocket();
+  principal.name = "loopback";
+  return principal;
+}
+
 Principal InsecureListener() {
   Principal principal = ClientSocket();
   principal.name = "insecure";

@@ -80,9 +80,12 @@ struct Principal {
   std::string Text() const;
 };
 
-// The socket is the identity of who can open it. The client socket's is also that of plain text on loopback.
+// The socket is the identity of who can open it.
 Principal AdminSocket();
 Principal ClientSocket();
+// Of plain text on loopback, to which all users of the machine can connect, with the rights of the client socket. What
+// is kept for users of that socket only (CacheApi) is not theirs.
+Principal LoopbackListener();
 // Of plain text that the configuration allows in spite of everything (insecure_plaintext): agents too.
 Principal InsecureListener();
 // Of a listener of the dashboard, for the call that uses a login code.

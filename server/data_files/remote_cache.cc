@@ -218,7 +218,8 @@ std::optional<RemoteCache::Entry> RemoteCache::Read(const File& file, Id* id, bo
   absl::StatusOr<std::string> data = content.ok() ? Decode(*content, id) : content.status();
   if (data.ok() && Name::Of(*id).digest != file.name.digest) data = DataLoss("it holds the entry of another key");
   if (!data.ok()) {
-    RemoveDamaged(file, data.status());
+    // Where the process has no descriptor left, nothing is known of the file.
+    if (!absl::IsResourceExhausted(data.status())) RemoveDamaged(file, data.status());
     return std::nullopt;
   }
   const int64_t now_ms = options_.clock->WallMs();

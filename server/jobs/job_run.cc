@@ -159,7 +159,8 @@ void JobRun::AddTrials(int64_t study_id, int64_t unit_id, std::vector<Trial> tri
   const std::vector<const Trial*> added = own.AddTrials(unit_id, std::move(trials));
   if (added.empty()) return;
   const MonotonicTime now = tools_.executor->clock()->Now();
-  longest_wait_ = std::max(longest_wait_, now - last_ended_);
+  // Before the job has begun here no time of a last trial is known, and while it is paused none should end.
+  if (has_begun() && row_.state == JobState::kRunning) longest_wait_ = std::max(longest_wait_, now - last_ended_);
   last_ended_ = now;
   changed_.insert(study_id);
   has_news_ = true;

@@ -43,11 +43,17 @@ constexpr int kHandshakeMsMax = 10'000;
 // dearer, and whose files say who may connect.
 constexpr int kIdleMsMax = 60'000;
 
+std::string UnixPath(const std::string& address) { return address.rfind("unix:", 0) == 0 ? address.substr(5) : ""; }
+
+Principal IdentityOf(const RpcServerOptions& options) {
+  if (options.is_admin) return AdminSocket();
+  if (options.is_insecure) return InsecureListener();
+  return UnixPath(options.addresses.front()).empty() ? LoopbackListener() : ClientSocket();
+}
+
 Listener ListenerOf(const RpcServerOptions& options) {
   Listener listener;
-  if (!options.tls) {
-    listener.identity = options.is_admin ? AdminSocket() : options.is_insecure ? InsecureListener() : ClientSocket();
-  }
+  if (!options.tls) listener.identity = IdentityOf(options);
   listener.is_readable = options.is_insecure;
   return listener;
 }
@@ -104,8 +110,6 @@ absl::Status CannotListen(const std::string& address) {
   return WithReason(Unavailable("cannot listen on {}: the address is in use or not permitted", address),
                     "LISTEN_FAILED");
 }
-
-std::string UnixPath(const std::string& address) { return address.rfind("unix:", 0) == 0 ? address.substr(5) : ""; }
 
 Peers PeersOf(const RpcServerOptions& options, const std::string& address) {
   if (UnixPath(address).empty()) return Peers::kNetwork;

@@ -531,7 +531,8 @@ class Kept(KeptTest):
             with unittest.mock.patch.object(self.gpu, name, value):
                 self.is_asked_first()
                 self.has_kept()
-        for name, value in (("TUNEFARM_SERVER", "host:7070"), ("TUNEFARM_DATA_DIR", "/data")):
+        for name, value in (("TUNEFARM_SERVER", "host:7070"), ("TUNEFARM_DATA_DIR", "/data"),
+                            ("TUNEFARM_DATA_DIR", os.fsdecode(b"/\xff"))):
             with unittest.mock.patch.dict(os.environ, {name: value}):
                 self.is_asked_first()
                 self.has_kept()

@@ -69,6 +69,8 @@ TEST(PrincipalTest, SocketsAreIdentities) {
   EXPECT_TRUE(ClientSocket().Has(Right::kKernels));
   EXPECT_FALSE(ClientSocket().Has(Right::kAdmin));
   EXPECT_FALSE(ClientSocket().Has(Right::kAgent));
+  EXPECT_EQ(LoopbackListener().rights, ClientSocket().rights);
+  EXPECT_NE(LoopbackListener().name, ClientSocket().name);
   EXPECT_TRUE(InsecureListener().Has(Right::kAgent));
   EXPECT_FALSE(InsecureListener().Has(Right::kAdmin));
 }

@@ -72,11 +72,11 @@ TEST_F(CacheApiTest, CallersGetTheirOwnEntriesAndThoseOfAdministrators) {
   EXPECT_EQ(DataOf(alice, "k"), "alice's");
   EXPECT_EQ(DataOf(ClientSocket(), "k"), "the socket's");
   EXPECT_EQ(DataOf(impostor, "k"), "the impostor's");
-  for (const Principal& other : {bob, reader, root, AdminSocket(), InsecureListener()}) {
+  for (const Principal& other : {bob, reader, root, AdminSocket(), LoopbackListener(), InsecureListener()}) {
     EXPECT_EQ(DataOf(other, "k"), "") << other.name;
   }
   ASSERT_TRUE(Put(AdminSocket(), "k", "for all").ok());
-  for (const Principal& other : {bob, reader, root, AdminSocket(), InsecureListener()}) {
+  for (const Principal& other : {bob, reader, root, AdminSocket(), LoopbackListener(), InsecureListener()}) {
     EXPECT_EQ(DataOf(other, "k"), "for all") << other.name;
   }
   EXPECT_EQ(DataOf(alice, "k"), "alice's");

@@ -2,6 +2,7 @@
 #include "server/data_files/remote_cache.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -210,6 +211,20 @@ TEST_F(RemoteCacheTest, ADamagedEntryIsAMissAndIsRemoved) {
   EXPECT_EQ(cache->counts().damaged, 5);
   ASSERT_TRUE(Put(cache.get(), "a", data).ok());
   EXPECT_EQ(DataOf(cache.get(), "a"), data);
+}
+
+TEST_F(RemoteCacheTest, AnEntryStaysWhereTheProcessHasNoDescriptorLeft) {
+  const auto cache = Open();
+  ASSERT_TRUE(Put(cache.get(), "a", "data").ok());
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string found = DataOf(cache.get(), "a");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(found, "(none)");
+  EXPECT_EQ(DataOf(cache.get(), "a"), "data");
+  EXPECT_EQ(cache->counts().damaged, 0);
 }
 
 TEST_F(RemoteCacheTest, AnEntryUnderAnothersNameIsNotGivenOut) {

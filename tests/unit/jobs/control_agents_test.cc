@@ -168,6 +168,25 @@ TEST_F(ControlAgentsTest, ARestartedControlGoesOnWithItsAgents) {
   EXPECT_EQ(again.assignments(0).token(), next.assignments(0).token());
 }
 
+// A trial that was handed out before the restart says nothing of how long trials take.
+TEST_F(ControlAgentsTest, AJobThatIsTakenUpSaysWhatItWaitsFor) {
+  ASSERT_TRUE(Register("one", "CPU-1").ok());
+  const std::string job = Submit();
+  const auto held = Ask("one", "CPU-1");
+  ASSERT_EQ(held.assignments_size(), 1);
+  control_->executor.RunUntilIdle();
+  Restart();
+  control_->executor.RunUntilIdle();
+  EXPECT_EQ(Report("one", held.assignments(0)), wire::REPORT_VERDICT_ACCEPTED);
+  control_->executor.RunUntilIdle();
+  ASSERT_EQ(Ask("one", "CPU-1").assignments_size(), 1);
+  RunFor(std::chrono::seconds(11));
+  const auto waiting = control_->service->GetJob(job);
+  ASSERT_TRUE(waiting.ok()) << waiting.status();
+  EXPECT_EQ(waiting->state(), tunefarm::v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(waiting->state_reason(), testing::HasSubstr("waiting for the next trial of N=1024 for more than 10.0 s"));
+}
+
 TEST_F(ControlAgentsTest, AnAgentGoesToAnotherControlAndBack) {
   ASSERT_TRUE(Register("one", "CPU-1").ok());
   Submit();

@@ -5,6 +5,7 @@
 #include "server/access/call_rules.h"
 #include "server/base/hash.h"
 #include "tests/unit/rpc/rpc_server_test.h"
+#include "tunefarm/v1/access_service.grpc.pb.h"
 
 namespace tunefarm {
 namespace {
@@ -53,6 +54,24 @@ TEST_F(RpcServerTest, TcpTellsThePortItChose) {
   // The same port again is refused, not shared.
   EXPECT_EQ(RpcServer::Start(Services(), Clock::Real(), {{address}, false}).status().code(),
             absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RpcServerTest, PlainTextOnLoopbackIsAnotherIdentityThanTheSocket) {
+  const auto server = RpcServer::Start(Services(), Clock::Real(), {{"127.0.0.1:0"}, false});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto caller = [](const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    v1::GetCallerResponse response;
+    EXPECT_TRUE(v1::AccessService::NewStub(channel)->GetCaller(&context, {}, &response).ok());
+    return response.caller();
+  };
+  const v1::CallerIdentity of_socket = caller(Channel("client.sock"));
+  const v1::CallerIdentity of_loopback =
+      caller(grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials()));
+  EXPECT_EQ(of_socket.name(), "client.sock");
+  EXPECT_EQ(of_loopback.name(), "loopback");
+  EXPECT_EQ(of_loopback.kind(), of_socket.kind());
+  EXPECT_THAT(of_loopback.roles(), testing::ElementsAreArray(of_socket.roles()));
 }
 
 TEST_F(RpcServerTest, HealthAndReflectionAnswer) {

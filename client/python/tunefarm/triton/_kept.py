@@ -55,7 +55,8 @@ def forget(name: str, scope: str) -> None:
 
 def _path(name: str, scope: str) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "tunefarm" / "triton" / f"{name}.{hashlib.sha256(scope.encode()).hexdigest()[:20]}.json"
+    digest = hashlib.sha256(scope.encode(errors="surrogateescape")).hexdigest()  # it names paths, of whatever bytes
+    return Path(home) / "tunefarm" / "triton" / f"{name}.{digest[:20]}.json"
 
 
 def _replace(path: Path, text: str) -> None:
