@@ -101,8 +101,8 @@ absl::StatusOr<std::string> DefaultConfigOf(const KernelPlan& plan, const StudyR
   return plan.DefaultConfig(resolved).ToText();
 }
 
-// The default config in the final: what speedups are measured against where the definition declares no baseline. Damaged
-// trials are left out.
+// The default config in the final: what speedups are measured against where the definition declares no baseline.
+// Damaged trials are left out.
 absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store, const std::string& config,
                                                                    const JobRow& job, const StudyRow& row) {
   TrialQuery query;
