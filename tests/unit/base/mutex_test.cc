@@ -76,12 +76,12 @@ TEST(SharedMutexTest, AWriterHoldsItAlone) {
   Notification released;
   const Holder first(&mutex, true, [&] { released.WaitForNotification(); });
   while (!first.has_it()) sched_yield();
-  int written = 0;  // by two writers, one after another: ThreadSanitizer sees others
+  int written = 0;  // guarded by the mutex
   {
     const Holder writer(&mutex, true, [&] { ++written; });
     writer.AwaitWaiting();
     EXPECT_FALSE(writer.has_it());
-    const Holder reader(&mutex, false, [&] { EXPECT_GE(written, 0); });
+    const Holder reader(&mutex, false, [] {});
     reader.AwaitWaiting();
     EXPECT_FALSE(reader.has_it());
     released.Notify();
@@ -92,7 +92,7 @@ TEST(SharedMutexTest, AWriterHoldsItAlone) {
 TEST(SharedMutexTest, AWriterThatWaitsGoesBeforeLaterReaders) {
   SharedMutex mutex;
   Notification released;
-  std::vector<std::string> order;  // guarded by the mutex: one reader adds to it
+  std::vector<std::string> order;  // guarded by the mutex; of the readers one adds to it
   {
     const Holder reading(&mutex, false, [&] { released.WaitForNotification(); });
     while (!reading.has_it()) sched_yield();
