@@ -24,6 +24,9 @@
 namespace tunefarm {
 namespace {
 
+// Trials that are read until one is not damaged: it bounds what a call costs on a damaged database.
+constexpr int kFastestLookedAtMax = 100;
+
 absl::StatusOr<tunefarm::v1::Job> Described(const JobRow& row) {
   tunefarm::v1::Job job;
   if (!job.ParseFromString(row.spec)) return DataLoss("the stored request of {} cannot be read", JobName(row.job_id));
@@ -67,7 +70,7 @@ void AddProgress(const tunefarm::v1::Progress& study, tunefarm::v1::Progress* pr
   progress->set_finals_total(progress->finals_done());
 }
 
-// The fastest OK trial of a purpose.
+// The fastest OK trial of a purpose. One that is damaged in the database is left out, as lists do.
 absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const JobRow& row, int number,
                                                            tunefarm::v1::TrialPurpose purpose) {
   TrialQuery query;
@@ -77,11 +80,17 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> Fastest(Store* store, const J
   query.outcomes = {tunefarm::v1::OUTCOME_OK};
   query.purpose = purpose;
   query.page.page_size = 1;
-  ASSIGN_OR_RETURN(const Page<TrialRow> page, store->trials()->ListTrials(query));
-  if (page.rows.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(tunefarm::v1::Trial trial, TrialOfRow(page.rows[0]));
-  trial.set_name(TrialNameOf(row.job_id, number, trial.ordinal()));
-  return trial;
+  for (int i = 0; i < kFastestLookedAtMax; ++i) {
+    ASSIGN_OR_RETURN(const Page<TrialRow> page, store->trials()->ListTrials(query));
+    if (page.rows.empty()) return std::nullopt;
+    if (absl::StatusOr<tunefarm::v1::Trial> trial = TrialOfRow(page.rows[0]); trial.ok()) {
+      trial->set_name(TrialNameOf(row.job_id, number, trial->ordinal()));
+      return *std::move(trial);
+    }
+    if (page.next_page_token.empty()) return std::nullopt;
+    query.page.page_token = page.next_page_token;
+  }
+  return std::nullopt;
 }
 
 // The canonical text of the default config.
@@ -93,6 +102,7 @@ absl::StatusOr<std::string> DefaultConfigOf(const KernelPlan& plan, const StudyR
 }
 
 // The default config in the final: what speedups are measured against where the definition declares no baseline.
+// Damaged trials are left out.
 absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store, const std::string& config,
                                                                    const JobRow& job, const StudyRow& row) {
   TrialQuery query;
@@ -105,9 +115,10 @@ absl::StatusOr<std::optional<tunefarm::v1::Trial>> DefaultFinalist(Store* store,
   // A final may be measured again, and the last one counts.
   for (auto trial = page.rows.rbegin(); trial != page.rows.rend(); ++trial) {
     if (trial->config != config) continue;
-    ASSIGN_OR_RETURN(tunefarm::v1::Trial found, TrialOfRow(*trial));
-    found.set_name(TrialNameOf(job.job_id, row.number, found.ordinal()));
-    return found;
+    absl::StatusOr<tunefarm::v1::Trial> found = TrialOfRow(*trial);
+    if (!found.ok()) continue;
+    found->set_name(TrialNameOf(job.job_id, row.number, found->ordinal()));
+    return *std::move(found);
   }
   return std::nullopt;
 }

@@ -23,7 +23,8 @@ absl::StatusOr<tunefarm::v1::Job> FindJob(Store* store, KernelRegistry* kernels,
 // The store's NotFound with the name that the client used (JOB_NOT_FOUND); any other status as it is.
 absl::Status WithJobName(const absl::Status& status, std::string_view name);
 
-// With studies, their incumbents and bests. DataLoss if it cannot be read, else the store's errors.
+// With studies, their incumbents and bests; trials that are damaged are left out. DataLoss if the job, a study or its
+// best cannot be read, else the store's errors.
 absl::StatusOr<tunefarm::v1::Job> StoredJob(Store* store, KernelRegistry* kernels, const JobRow& row);
 
 // State, counts and summary, without studies. `look_ups_left`: of how many studies at most, none of which has come to

@@ -1,16 +1,18 @@
 """Bad input and bad surroundings: one clear sentence, the right exit code, nothing lost."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import unittest
 
 import permitted
-from farm import BIN, HANG_SECONDS, KERNELS, Farm, SharedFarm, wait_until
+from farm import BIN, HANG_SECONDS, KERNELS, Farm, SharedFarm, config, search, wait_until
 
 VALID = '''
 display_name: "tiny"
@@ -181,7 +183,6 @@ class BadSurroundings(unittest.TestCase):
         with Farm() as farm:
             farm.start()
             farm.stop()
-            import sqlite3
             with sqlite3.connect(farm.directory / "tunefarm.db") as database:
                 database.execute("PRAGMA user_version = 9999")
             database.close()
@@ -297,6 +298,34 @@ class BadSurroundings(unittest.TestCase):
                     farm.kill()
                 farm.assert_no_orphans()
                 subprocess.run(["umount", "-l", farm.directory], check=True)
+
+
+class DamagedTrials(unittest.TestCase):
+    """One damaged row of the database hides no other: it is left out, and that is said."""
+
+    def test_exports_leave_a_damaged_trial_out(self):
+        with Farm() as farm:
+            farm.start()
+            farm.cli("tune", "noop_host", "--dim", "N=32", "--max-trials", "8", "--policy", "fast")
+            whole = search(farm.trials(1))
+            # The fastest: what is shown of the job itself reads it, too.
+            fastest = min(whole, key=lambda trial: trial["measurement"]["median_ns"])
+            farm.stop()
+            with contextlib.closing(sqlite3.connect(farm.directory / "tunefarm.db")) as database, database:
+                changed = database.execute("UPDATE trial_result SET detail = x'ff' WHERE ordinal = ?",
+                                           (int(fastest.get("ordinal", 0)),)).rowcount
+            self.assertEqual(changed, 1)
+            farm.start()
+            left_out = "damaged in the daemon's database and are left out"
+            exported = farm.cli("export", "t4", "1")
+            self.assertIn(left_out, exported.stderr)
+            results = json.loads(exported.stdout)["results"]
+            self.assertEqual(len(results), len(whole) - 1)
+            self.assertNotIn(config(fastest), [result["configuration"] for result in results])
+            listed = farm.cli("--output", "json", "results", "1", "--all")
+            self.assertIn(left_out, listed.stderr)
+            self.assertEqual(len(search(json.loads(listed.stdout)["trials"])), len(whole) - 1)
+            self.assertIn("noop_host", farm.cli("results", "1").stdout)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pathlib
 import pickle
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -361,6 +362,24 @@ class PrivateDaemon(unittest.TestCase):
                     # Nothing is written into the folder once the daemon has let go of it.
                     subprocess.run([BIN / "tunefarm", "stop", "--now"], check=False, capture_output=True)
                     subprocess.run(["flock", "-w", str(HANG_SECONDS), folder + "/tunefarmd.lock", "true"], check=False)
+
+
+class DamagedTrials(unittest.TestCase):
+    def test_results_warn_of_a_damaged_trial(self):
+        with Farm() as farm, mock.patch.dict(os.environ, TUNEFARM_KERNELS=str(KERNELS)):
+            farm.start()
+            with tunefarm.Client(data_directory=farm.directory, timeout=HANG_SECONDS) as client:
+                job = client.tune("noop_host", dims={"N": 32}, max_trials=5, **quick())
+            farm.stop()
+            with contextlib.closing(sqlite3.connect(farm.directory / "tunefarm.db")) as database, database:
+                database.execute("UPDATE trial_result SET detail = x'ff' WHERE ordinal = 2")
+            farm.start()
+            with tunefarm.Client(data_directory=farm.directory, timeout=HANG_SECONDS) as client:
+                results = client.results(job, purpose=tunefarm.TrialPurpose.SEARCH)
+                with self.assertWarnsRegex(UserWarning, f"^tunefarm: {job.name}: 1 trial is damaged"):
+                    trials = results.to_list()
+            self.assertEqual([trial.ordinal for trial in trials], [0, 1, 3, 4])
+            self.assertEqual(results.unreadable, 1)
 
 
 if __name__ == "__main__":

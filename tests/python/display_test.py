@@ -8,6 +8,7 @@ import sys
 import tempfile
 import typing
 import unittest
+import warnings
 from unittest import mock
 
 import tunefarm
@@ -36,8 +37,8 @@ VALUES = [getattr(tunefarm, name) for name in tunefarm.__all__
           if isinstance(getattr(tunefarm, name), type) and dataclasses.is_dataclass(getattr(tunefarm, name))]
 
 
-def result(trials, next_page=""):
-    return Results(lambda token: (trials, next_page), lambda: ["N"], "jobs/7")
+def result(trials, next_page="", unreadable=0):
+    return Results(lambda token: (trials, next_page, unreadable), lambda: ["N"], "jobs/7")
 
 
 class Display(unittest.TestCase):
@@ -97,6 +98,33 @@ class Display(unittest.TestCase):
 
         self.assertEqual(Results(fetch_page, list, "jobs/7")._repr_html_(), "<p>&lt;Results of jobs/7&gt;: no daemon &lt;b&gt;</p>")
         self.assertEqual(repr(result([])), "<Results of jobs/7>")
+
+    def test_damaged_trials_are_left_out_with_a_warning(self):
+        trial = sample(model.Trial)
+        pages = {"": ([trial], "2", 1), "2": ([trial], "3", 0), "3": ([trial], "", 2)}
+        results = Results(pages.__getitem__, lambda: ["N"], "jobs/7")
+        with self.assertWarnsRegex(UserWarning,
+                                   "^tunefarm: jobs/7: 3 trials are damaged in the daemon's database and left out$") as warned:
+            self.assertEqual(results.to_list(), [trial] * 3)
+        self.assertEqual(len(warned.warnings), 1)
+        self.assertEqual(results.unreadable, 3)
+        with self.assertWarnsRegex(UserWarning, "^tunefarm: jobs/7: 1 trial is damaged") as warned:
+            for _ in results:  # Left after the first page.
+                break
+        self.assertEqual((results.unreadable, warned.filename), (1, __file__))
+        with self.assertWarns(UserWarning):
+            pickled = pickle.dumps(results)
+        with self.assertWarnsRegex(UserWarning, "3 trials are damaged"):
+            self.assertEqual(len(pickle.loads(pickled).to_list()), 3)
+        self.assertIn("<p>&lt;Results of jobs/7&gt;: 1 trial is damaged", result([trial], "2", 1)._repr_html_())
+
+    def test_whole_results_warn_of_nothing(self):
+        results = result([sample(model.Trial)] * 2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(len(results.to_list()), 2)
+        self.assertEqual(results.unreadable, 0)
+        self.assertNotIn("damaged", results._repr_html_())
 
     def test_a_listing_is_a_list(self):
         trials = [sample(model.Trial)] * 3

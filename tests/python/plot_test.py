@@ -33,7 +33,7 @@ TRIALS = [trial(0, 900.0, TILE=16, ORDER="row", ID=0), trial(1, 0, outcome=FAILE
 
 
 def results(trials):
-    return Results(lambda token: (trials, ""), list, "jobs/7")
+    return Results(lambda token: (trials, "", 0), list, "jobs/7")
 
 
 class WhatIsDrawn(unittest.TestCase):
@@ -106,7 +106,7 @@ class Drawing(unittest.TestCase):
     def test_pyplot_is_not_touched(self):
         code = """import sys, tunefarm
 from tunefarm.results import Results
-tunefarm.plot(Results(lambda token: ([], ""), list))
+tunefarm.plot(Results(lambda token: ([], "", 0), list))
 assert "matplotlib.pyplot" not in sys.modules
 """
         subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

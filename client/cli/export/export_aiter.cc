@@ -50,6 +50,7 @@ absl::StatusOr<std::string> FileNameOf(const AiterOptions& options, const Triton
 }
 
 absl::StatusOr<ExitCode> ExportAiter(Session* session, const AiterOptions& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const std::vector<TritonProblems> all, FetchTritonProblems(session, options.source));
   std::map<std::string, const TritonProblems*> of_file;
   for (const TritonProblems& problems : all) {

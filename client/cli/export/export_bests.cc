@@ -34,6 +34,7 @@ std::string HostName() {
 }
 
 absl::StatusOr<ExitCode> ExportBests(Session* session, const ExportBestsOptions& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   interchange::BestsFile file;
   ASSIGN_OR_RETURN(file.bests, FetchBests(session, options.filter));
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());

@@ -22,6 +22,7 @@ struct HeaderOptions {
 };
 
 absl::StatusOr<ExitCode> ExportHeader(Session* session, const HeaderOptions& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(std::vector<interchange::ExportedBest> bests, FetchBests(session, options.filter));
   ASSIGN_OR_RETURN(const interchange::CppHeader header, interchange::WriteCppHeader(std::move(bests), options.header));
   RETURN_IF_ERROR(options.target.Write(*session, {{"", header.text, ""}}));

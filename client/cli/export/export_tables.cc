@@ -35,6 +35,7 @@ struct TableOptions {
 using Writer = std::string (*)(const std::vector<ExportedBest>&);
 
 absl::StatusOr<ExitCode> ExportTable(Session* session, const TableOptions& options, Writer write) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   ASSIGN_OR_RETURN(const std::vector<ExportedBest> bests, FetchBests(session, options.filter));
   RETURN_IF_ERROR(options.target.Write(*session, {{"", write(bests), ""}}));
   return kExitOk;
@@ -94,6 +95,7 @@ absl::StatusOr<BenchmarkRows> RowsOfBests(Session* session, const TableOptions& 
 }
 
 absl::StatusOr<ExitCode> ExportBenchmark(Session* session, const TableOptions& options) {
+  RETURN_IF_ERROR(session->CheckOneForm());
   const bool of_job = !options.job.empty();
   ASSIGN_OR_RETURN(const BenchmarkRows made, of_job ? RowsOfJob(session, options) : RowsOfBests(session, options));
   ASSIGN_OR_RETURN(const std::string text, interchange::WriteBenchmarkCsv(made.kernel, made.rows, options.all_columns));

@@ -52,7 +52,6 @@ absl::Status ExportTarget::CheckIsNew(const std::string& name) const {
 }
 
 absl::Status ExportTarget::Write(const Session& session, const std::vector<ExportedFile>& files) const {
-  RETURN_IF_ERROR(session.CheckOneForm());
   if (directory.empty() && files.size() != 1) {
     std::string names;
     for (const ExportedFile& one : files) names += "\n  " + one.name;

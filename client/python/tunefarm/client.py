@@ -403,7 +403,7 @@ class Client:
                 purpose: model.TrialPurpose = model.TrialPurpose.UNSPECIFIED, order_by_time: bool = False,
                 timeout: Optional[float] = None) -> Results:
         """The trials of a job, or of its study number `study` (from 1), by study and ordinal, or the fastest first.
-        Nothing is fetched before it is asked for."""
+        Nothing is fetched before it is asked for. Damaged trials are left out with a warning: see Results."""
         parent = _requests.job_name(job) + (f"/studies/{study}" if study else "")
         request = tuning_service_pb2.ListTrialsRequest(
             parent=parent, page_size=_PAGE_SIZE, order_by_time=order_by_time,
@@ -414,7 +414,7 @@ class Client:
             page.CopyFrom(request)
             page.page_token = token
             response = self._read(self._tuning.ListTrials, page, timeout)
-            return [_wire.trial(item) for item in response.trials], response.next_page_token
+            return [_wire.trial(item) for item in response.trials], response.next_page_token, response.unreadable
 
         def fetch_parameters() -> Sequence[str]:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from tunefarm import _files, _optional
@@ -24,7 +25,8 @@ _USED = ("registers", "spill_bytes")
 # What a trial may lack. Their columns have the same type in every frame: times are floats, counts are nullable integers.
 _TYPES = {**dict.fromkeys(_MEASURED, "float64"), **dict.fromkeys(("samples", *_USED), "Int64")}
 
-Page = Tuple[List[Trial], str]
+# The trials of a page, the token of the next one, and how many damaged trials the daemon left out of it.
+Page = Tuple[List[Trial], str, int]
 T = TypeVar("T")
 
 
@@ -46,6 +48,9 @@ class Results:
     """Each iteration asks the daemon for one page after another: while a job runs, a later iteration sees
     more. Every page has the deadline that was given to Client.results. May be shared by threads; an iterator may not.
     Pickling fetches the trials.
+
+    Trials that are damaged in the daemon's database are left out: an iteration that met some warns (UserWarning) when it
+    ends, with their number.
     """
 
     def __init__(self, fetch_page: Callable[[str], Page], fetch_parameters: Callable[[], Sequence[str]],
@@ -54,6 +59,8 @@ class Results:
         self._fetch_parameters = fetch_parameters
         self.name = name
         """ "jobs/{job}" or "jobs/{job}/studies/{study}"."""
+        self.unreadable = 0
+        """How many damaged trials the iteration that ended last has left out, of the pages that it fetched."""
 
     def __repr__(self) -> str:
         return angle("Results", "of" if self.name else "", self.name)
@@ -61,22 +68,31 @@ class Results:
     def _repr_html_(self) -> str:
         """The first trials of the first page."""
         try:
-            trials, token = self._fetch_page("")
+            trials, token, unreadable = self._fetch_page("")
         except TunefarmError as error:  # A notebook would show a traceback for a value of an earlier cell.
             return sentence_html(f"{self!r}: {error}")
-        return list_html(trials, repr(self), is_all=not token)
+        note = f"{self!r}: {_left_out(unreadable)}" if unreadable else repr(self)
+        return list_html(trials, note, is_all=not token)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         """A pickle holds the trials as they are now, and needs no daemon when it is read."""
-        return _fixed, (list(self), list(self._fetch_parameters()), self.name)
+        trials = list(self)
+        return _fixed, (trials, list(self._fetch_parameters()), self.name, self.unreadable)
 
     def __iter__(self) -> Iterator[Trial]:
         token = ""
-        while True:
-            trials, token = self._fetch_page(token)
-            yield from trials
-            if not token:
-                return
+        unreadable = 0
+        try:
+            while True:
+                trials, token, damaged = self._fetch_page(token)
+                unreadable += damaged
+                yield from trials
+                if not token:
+                    return
+        finally:  # Also of an iteration that its caller leaves early.
+            self.unreadable = unreadable
+            if unreadable:
+                warnings.warn(f"tunefarm: {self.name}: {_left_out(unreadable)}", stacklevel=2)
 
     def to_list(self) -> List[Trial]:
         """All trials."""
@@ -109,8 +125,13 @@ class Results:
         _files.write(path, text.getvalue())
 
 
-def _fixed(trials: List[Trial], parameters: List[str], name: str) -> Results:
-    return Results(lambda token: (trials, ""), lambda: parameters, name)
+def _fixed(trials: List[Trial], parameters: List[str], name: str, unreadable: int) -> Results:
+    return Results(lambda token: (trials, "", unreadable), lambda: parameters, name)
+
+
+def _left_out(unreadable: int) -> str:
+    subject = "1 trial is" if unreadable == 1 else f"{unreadable} trials are"
+    return f"{subject} damaged in the daemon's database and left out"
 
 
 def _row(trial: Trial, columns: Dict[str, str]) -> Dict[str, Any]:

@@ -58,6 +58,30 @@ TEST(SessionTest, OutputThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(failed.code, kExitUsage) << "nothing was to be printed";
 }
 
+// Before a daemon is asked, so that what it has or lacks does not matter: here none can be reached.
+TEST(SessionTest, ExportsRefuseAFormBeforeAnythingElse) {
+  const TemporaryDirectory directory;
+  const std::string server = "unix:" + directory.File("no-such.sock");
+  for (const std::vector<std::string>& verb : {std::vector<std::string>{"csv"},
+                                               {"csv", "--benchmark"},
+                                               {"csv", "--job", "7"},
+                                               {"json"},
+                                               {"markdown"},
+                                               {"header"},
+                                               {"bests"},
+                                               {"aiter"},
+                                               {"t4", "7"},
+                                               {"package", "-"},
+                                               {"snapshot", "-"}}) {
+    std::vector<std::string> words = {"--server", server, "-o", "json", "export"};
+    words.insert(words.end(), verb.begin(), verb.end());
+    const SessionEnd end = RunInto(directory.File("out"), words);
+    EXPECT_EQ(end.code, kExitUsage) << verb[0];
+    EXPECT_EQ(end.messages, "tunefarm: --output json: what this command prints has one form; leave --output out\n")
+        << verb[0];
+  }
+}
+
 TEST(SessionTest, TheFirstErrorOfOutputIsKept) {
   Session session;
   session.out = std::fopen("/dev/full", "w");
