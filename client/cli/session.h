@@ -61,7 +61,7 @@ struct Session {
   void PrintFile(std::string_view contents) const;
   // A line for people; silent with --quiet.
   void Note(std::string_view text) const;
-  // A paragraph for people, wrapped to the width of the terminal. Not for commands that are copied.
+  // A paragraph for people, wrapped to the width of the terminal that `err` is. Not for commands that are copied.
   void NoteWrapped(std::string_view text) const;
   // "tunefarm: TEXT", also with --quiet: why a command has failed.
   void Complain(std::string_view text) const;

@@ -5,8 +5,8 @@
 // clock.
 //
 // Disturbances only make a witnessed launch longer, so that the shortest counts, and before a time is contradicted many
-// are taken, the overhead of the way there is measured again, and so are the samples. On a machine with more to run
-// than processors every launch waits for one; that wait does not count (NeededNs).
+// are taken, and the overhead of command and answer and the samples are measured again. On a machine with more runnable
+// threads than processors every launch waits for one; that wait does not count (NeededNs).
 //
 // Pure but for the calls. One thread.
 #pragma once
@@ -45,8 +45,9 @@ double NeededNs(const WitnessedTime& time, double overhead_ns);
 
 // What the worker does. HearWitnesses ends with the first call that fails.
 struct WitnessCalls {
+  // One witnessed launch.
   std::function<Failure(WitnessedTime* time)> launch;
-  // That overhead, around work of so many nanoseconds.
+  // The overhead of command and answer, measured around work of `busy_ns`.
   std::function<Failure(double busy_ns, double* ns)> overhead;
   // Takes the samples again: the median.
   std::function<Failure(double* median_ns)> sample_again;
