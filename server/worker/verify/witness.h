@@ -56,8 +56,8 @@ struct WitnessCalls {
 struct WitnessVerdict {
   Failure failure;  // of the call that failed
   bool contradicted = false;
-  // The time is contradicted, but threads beside the first may have waited for a processor, which is not counted: waits
-  // of other threads were seen. This says nothing about the config; `contradicted` is false.
+  // The time is contradicted, but threads beside the first may have waited for a processor, which is not counted: the
+  // first thread or the worker had to wait. This says nothing about the config; `contradicted` is false.
   bool unsettled = false;
   double claimed_ns = 0;    // by the samples that count: the last ones
   double witnessed_ns = 0;  // the shortest launch since by NeededNs
