@@ -47,14 +47,14 @@ class Table {
   size_t rows() const { return rows_.size(); }
 
   // For Rendered. Columns padded to their widest cell (by code points), two spaces between, no trailing space. Where a
-  // line would be longer than `width`, the widest texts go on below themselves, in 8 columns at least (0: never). A
-  // table that is too wide then is a paragraph for each row instead: a line for each cell that is not empty.
+  // line would be longer than `width` (0: no limit), the widest texts are wrapped within their columns, of at least 8.
+  // A table that is still too wide is printed as a paragraph for each row, with a line for each cell that is not empty.
   std::string ToText(bool with_styles = false, size_t width = 0) const;
   // RFC 4180, with a header line.
   std::string ToCsv() const;
 
  private:
-  // Empty: the table cannot be that narrow.
+  // The widths of the columns; empty if the table cannot be that narrow.
   std::vector<size_t> Widths(const std::vector<std::vector<std::string>>& rows, size_t width) const;
   std::string RecordsText(const std::vector<std::vector<std::string>>& rows, bool with_styles, size_t width) const;
 

@@ -31,7 +31,7 @@ struct Session {
   bool in_is_terminal = false;
   bool err_is_terminal = false;
   bool use_color = false;  // of what goes to `out`; --no-color wins
-  size_t columns = 0;      // of the terminal that `out` is; 0: none
+  size_t columns = 0;      // width of the terminal that `out` is; 0: `out` is none
   Clock* clock = Clock::Real();
 
   // The chosen command's body; set by CLI11 when the command line is parsed.
@@ -61,7 +61,7 @@ struct Session {
   void PrintFile(std::string_view contents) const;
   // A line for people; silent with --quiet.
   void Note(std::string_view text) const;
-  // A paragraph for people, without commands to copy: in lines of the terminal's width.
+  // A paragraph for people, wrapped to the width of the terminal that `err` is. Not for commands that are copied.
   void NoteWrapped(std::string_view text) const;
   // "tunefarm: TEXT", also with --quiet: why a command has failed.
   void Complain(std::string_view text) const;

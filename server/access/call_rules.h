@@ -19,7 +19,7 @@ enum class CallRate : uint8_t {
 
 struct CallRule {
   std::string_view call;  // "tunefarm.v1.TuningService/CreateJob"
-  std::string_view does;  // "submit jobs": what who has not the right may not do, in the words of a user
+  std::string_view does;  // "submit jobs": what a caller without the right may not do, in the words of a user
   Right right;
   CallRate rate;
   bool is_change;  // what it did is written to the audit log

@@ -20,13 +20,13 @@ namespace {
 
 constexpr Duration kBackOffMax = std::chrono::seconds(5);
 constexpr int kUnitsPerDeviceMax = 16;
-// With those of a device that wait for other agents.
+// Per device, including units that wait for other agents.
 constexpr int kUnitsInHandMax = 64;
 constexpr int kUnitsPerDemandMax = 8;
 // Reports that control has not taken: above this nothing new is started.
 constexpr int kBacklogMax = 256;
 constexpr int kWorksPerCallMax = 256;
-// So long trials wait for what control says of their work.
+// How long trials wait for control's answer to ClaimWork before they run.
 constexpr Duration kClaimPatience = std::chrono::seconds(5);
 
 }  // namespace

@@ -31,11 +31,12 @@ class AgentLink {
   // empty function ends it; no call is under way once SetWake returns.
   virtual void SetWake(std::function<void()> wake) = 0;
 
-  // Whether other agents run trials for this control, too. Then the work of a compiled trial is claimed before it runs,
-  // so that only one of them measures it.
+  // Whether control serves other agents that run trials. If so, the agent claims the work of a compiled trial
+  // (Trial.work) before it runs it, so that only one agent measures that work.
   virtual bool shares_work() const { return false; }
-  // Does not wait for control: `done` is called once, on any thread, possibly before this returns, and not once the
-  // wake function has been taken back. It must not block. Errors: nothing is known of the works.
+  // Does not wait for control. `done` is called at most once, on any thread, possibly before this returns, but not
+  // after SetWake has returned from removing the wake function. It must not block. With any error nothing is known
+  // about the claims, and their trials may run.
   virtual void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& /*request*/,
                          const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) {
     done(absl::UnimplementedError("this link shares no work"));

@@ -50,18 +50,18 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   tunefarm::agent::v1::SynchronizeRequest MakeRequest();
   struct InHand {
     int units = 0;
-    int elsewhere = 0;  // of them, those that wait for other agents
+    int elsewhere = 0;  // of them, those all of whose unfinished trials wait for other agents
   };
   // How many units the device should be given now.
   int UnitsWanted(const Device& device, const InHand& in_hand) const;
   // Whether the agent now has the unit.
   bool Adopt(const tunefarm::agent::v1::Assignment& assignment);
-  // Asks control for the work of trials that were compiled since, one call at a time.
+  // Claims at control the work of trials that were compiled since the last call; one call at a time.
   void ClaimWork();
-  // `call` has ended, or its time is over. Without an answer its trials run.
+  // `call` has ended or timed out. After an error or a timeout its trials run.
   void TakeAnswers(int64_t call, const tunefarm::agent::v1::ClaimWorkRequest& request,
                    const absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>& response);
-  // Control may have learned how work of other agents ended.
+  // Trials that wait for other agents are claimed again: control may know the results by this time.
   void ClaimAgain();
   void Flush();
   // Whether its results may wait a little for more; a timer then brings them on their way.
@@ -95,8 +95,8 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   bool gathering_ = false;     // a timer runs, at whose end all results are reported
   bool gathered_ = false;      // it has ended
   int64_t claim_calls_ = 0;    // of ClaimWork
-  bool claims_work_ = false;   // the last of them is under way
-  bool claims_again_ = false;  // ClaimAgain came meanwhile: its answers may be old
+  bool claims_work_ = false;   // the last of them is in flight
+  bool claims_again_ = false;  // ClaimAgain was called during it: its answers may be outdated
   TimerId claim_timer_ = 0;    // ends the wait for its answer
   TimerId retry_timer_ = 0;
   Duration back_off_ = kBackOffFirst;

@@ -402,7 +402,7 @@ void DeviceRunner::TakeClaims(int max, tunefarm::agent::v1::ClaimWorkRequest* re
       if (max <= 0) return;
       if (trial.state != State::kCompiled || !trial.work.has_value()) continue;
       if (trial.claim == TrialWork::Claim::kRuns || !trial.claim_is_due) continue;
-      // What this agent measures or has measured is followed here.
+      // Work that this agent measures or has measured needs no claim: FollowsTwin decides.
       const StudyNotes::Twin twin = notes_->Find(unit->assignment.study_id(), *trial.work);
       if (twin.verdict != nullptr || twin.runs) continue;
       trial.claim_is_due = false;

@@ -26,8 +26,8 @@
 
 namespace tunefarm {
 
-// Shared by the runners of one agent: keeps compiles off the cores while a CPU device measures, and says how it is with
-// control.
+// Shared by the runners of one agent: keeps compiles off the cores while a CPU device measures, and holds what the
+// runners need to know about control.
 struct CompileGate {
   int compiles_in_flight = 0;
   int hosts_measuring = 0;   // CPU devices that measure or wait to
@@ -78,13 +78,13 @@ class DeviceRunner {
   int unfinished() const;
   // How many trials it must have queued so that neither compilers nor device wait.
   int look_ahead() const;
-  // Adds trials whose work control is to be asked for, at most `max`, and takes them to be asked for.
+  // Adds to the request at most `max` trials whose work is to be claimed, and marks them as claimed.
   void TakeClaims(int max, tunefarm::agent::v1::ClaimWorkRequest* request);
-  // Control's answer for a trial of the unit; all unset: it runs.
+  // Control's answer for a trial of the unit; where nothing is set, the trial runs.
   void TakeAnswer(UnitWork& unit, int64_t ordinal, const tunefarm::agent::v1::WorkAnswer& answer);
-  // Control is to be asked again for what others measure.
+  // Trials that wait for other agents are claimed again.
   void ClaimAgain();
-  // The same, and what the device runs while a question to control and its answer are on their way.
+  // look_ahead, and as many trials as the device runs during one round trip to control, request and answer.
   int trials_wanted() const { return look_ahead() + run_ahead_.RunsDuring(2 * gate_->round_trip_ms); }
   bool idle() const { return runs_.empty() && compiling_ == 0; }
   // Its trials are so short that what is done for each of them should be done for several at once.
@@ -109,8 +109,8 @@ class DeviceRunner {
   void EndWaiting(UnitWork& unit, tunefarm::v1::Outcome outcome, const std::string& message, const std::string& log);
   void StartTrialCompile(UnitWork& unit, TrialWork& trial);
   Turn NextTurn();
-  // Whether the trial need not run, or not yet: another one did or does the same work, or control has to say whether.
-  // Ends it if that is done.
+  // Whether the trial need not run, or not yet: another trial did or does the same work, or control has not yet
+  // answered its claim. Ends the trial if the other one has ended.
   bool FollowsTwin(UnitWork& unit, TrialWork& trial);
   Turn NextInterleaved(UnitWork& unit);
   // Starts what has its turn, as far ahead of the device as it should. False: there is nothing to run.

@@ -249,7 +249,7 @@ void RemoteLink::ClaimWork(const wire::ClaimWorkRequest& request,
   calls_->Post([this, request, done] {
     auto response = controls_->Do([&](ControlChannel& channel) { return channel.ClaimWork(request, kCallDeadline); });
     if (!response.ok()) {
-      // It may be another daemon by now, of a version without this call: its next Synchronize says.
+      // The daemon may be another one, of a version without this call; its next Synchronize says whether it has it.
       MutexLock lock(&mutex_);
       shares_work_ = false;
     }

@@ -11,7 +11,7 @@
 //   they go into the spool, at once and on disk, and from there to control when it is back, also in the agent's next
 //   life. Units with reports that control has not taken are listed as in flight, so that nobody runs them again. Of one
 //   that control calls STALE nothing more is said: the next Synchronize revokes the unit.
-// - ClaimWork is one call, behind the agent's back, too.
+// - ClaimWork is one call on a thread of `calls`.
 // - A call of its own waits at control for what wakes the agent.
 // Only Register, and a FetchKernel that was not foreseen, wait for control.
 //
@@ -65,7 +65,7 @@ class RemoteLink : public AgentLink {
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
   void SetWake(std::function<void()> wake) override;
-  // False while control is away.
+  // As the last Synchronize said; false after a ClaimWork that failed, until the next Synchronize.
   bool shares_work() const override;
   void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
                  const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override;

@@ -2,8 +2,8 @@
 // beat, and how long compiles took.
 //
 // Two configs are one measurement when their binaries are equal byte for byte and so are their whole evaluated launch
-// sequences (definition/launch_digest.h). The second then gets the first one's verdict without running, if it is one
-// (IsVerdict). Verdicts come from trials of this agent and, through control, from those of others.
+// sequences (definition/launch_digest.h). The second then gets the first one's result without running, if that is a
+// verdict (IsVerdict). Verdicts come from trials of this agent and, through control, from those of others.
 //
 // Nothing here outlives the agent; what is forgotten is measured again.
 //

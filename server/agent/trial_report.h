@@ -22,9 +22,9 @@ tunefarm::v1::Trial TrialWithoutRun(const TrialWork& work, std::string_view devi
 // seeds that the rounds went through in turn.
 tunefarm::v1::Trial TrialFromRounds(const TrialWork& work, std::string_view device_uuid, int input_sets);
 
-// Whether how the trial ended is a verdict on its work, which trials of its study that do the same take over: OK with a
-// time taken under good conditions, wrong results, damage, refusals by loader or driver, crashes and hangs. Not NOISY,
-// OUT_OF_MEMORY and what the machinery lost: another attempt may end otherwise.
+// Whether the trial's outcome is a verdict on its work, which other trials of its study with the same work take over:
+// OK without throttling or contention, wrong results, damage, refusals by loader or driver, crashes and hangs. NOISY,
+// OUT_OF_MEMORY and LOST are none: another attempt may end otherwise.
 bool IsVerdict(const tunefarm::v1::Trial& trial);
 
 // A trial that did not run because `first`, of the same study, did the same work.

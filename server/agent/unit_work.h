@@ -39,7 +39,8 @@ struct DataFilesWork {
 
 struct TrialWork {
   enum class State { kWaiting, kCompiling, kCompiled, kRunning, kFinished };
-  // What control said of its work (AgentLink::ClaimWork): nothing yet; another agent measures it; this trial may run.
+  // Control's answer to the claim of its work (AgentLink::ClaimWork): none yet; another agent measures it; the trial
+  // may run.
   enum class Claim { kUnknown, kElsewhere, kRuns };
 
   tunefarm::agent::v1::TrialSpec spec;
@@ -52,12 +53,12 @@ struct TrialWork {
   CompileResult compile;
   std::vector<RunResult> rounds;  // finished runs; one unless interleaved
   double run_ms = 0, device_busy_ms = 0;
-  // What it makes the device do; of compiled ones that may be one measurement with others.
+  // What it makes the device do (WorkDigest). Only of compiled trials that may share a measurement.
   std::optional<Digest> work;
   Claim claim = Claim::kUnknown;
-  bool claim_is_due = true;  // unless it kRuns, control is to be asked
+  bool claim_is_due = true;  // to be in the next ClaimWork, unless `claim` is kRuns
 
-  // It is compiled and cannot go on before another agent has measured its work.
+  // Whether it is compiled and waits until another agent has measured its work.
   bool is_elsewhere() const { return state == State::kCompiled && claim == Claim::kElsewhere; }
 };
 
@@ -81,7 +82,7 @@ struct UnitWork {
     for (const TrialWork& trial : trials) count += trial.state != TrialWork::State::kFinished;
     return count;
   }
-  // All that is left of it waits for other agents.
+  // Whether all its unfinished trials wait for other agents.
   bool is_elsewhere() const {
     int left = 0, elsewhere = 0;
     for (const TrialWork& trial : trials) {

@@ -18,13 +18,13 @@ namespace {
 constexpr size_t kNameBytesMax = 32;
 constexpr size_t kKeyBytesMax = 512;
 constexpr int kKeysMax = 100;
-// Of the data in one answer: below what clients take of a message.
+// Of the data in one answer: less than the message size that clients accept.
 constexpr size_t kAnswerBytesMax = RemoteCache::kEntryBytesMax;
 
-// Of what administrators have put. No principal is called so.
+// The owner of entries that administrators have stored. No principal has an empty name.
 constexpr char kEverybody[] = "";
 
-// Sockets apart from certificates and tokens, whose names have no ':'.
+// Sockets are distinct from certificates and tokens, whose names have no ':'.
 std::string OwnerOf(const Principal& principal) {
   if (principal.Has(Right::kAdmin)) return kEverybody;
   return principal.IsOfSocket() ? ":" + principal.name : principal.name;

@@ -1,7 +1,6 @@
 // CacheApi: the calls of CacheService, by which other programs keep their caches here.
 //
-// What is put is code that is loaded by programs of who gets it. So a caller gets its own entries, and those that
-// administrators have put for everybody; nobody else's.
+// Callers load entries as code. A caller therefore gets its own entries and those of administrators, and no others.
 //
 // Thread-safe. All calls block on the disk.
 #pragma once
@@ -18,7 +17,7 @@ class CacheApi {
   // `cache` outlives it; null: the daemon keeps no entries, finds none, and refuses new ones.
   explicit CacheApi(RemoteCache* cache) : cache_(cache) {}
 
-  // InvalidArgument (CACHE_ENTRY_INVALID) for what is no name of a cache, no key, or too many keys.
+  // InvalidArgument (CACHE_ENTRY_INVALID) for a bad name of a cache, a bad key, and no keys or more than 100.
   absl::StatusOr<v1::GetCacheEntriesResponse> GetCacheEntries(const Principal& principal,
                                                               const v1::GetCacheEntriesRequest& request);
   // InvalidArgument (CACHE_ENTRY_INVALID), ResourceExhausted (CACHE_FULL), FailedPrecondition (CACHE_DISABLED); the

@@ -54,7 +54,7 @@ struct WireScanOptions {
   bool finite_only = true;
 };
 
-// InvalidArgument (MESSAGE_INVALID), for what cannot be parsed.
+// The error of bytes that cannot be parsed: InvalidArgument (MESSAGE_INVALID).
 absl::Status NotTheMessage();
 
 // At least the bytes that the message takes when it is parsed into an arena, and at most some times as many. Reads the

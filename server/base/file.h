@@ -14,7 +14,7 @@
 
 namespace tunefarm {
 
-// The directory that a path names something in: "/a" of "/a/b", "." of "b".
+// The directory part of a path: "/a" of "/a/b", "." of "b".
 std::string ParentOf(const std::string& path);
 
 // The whole file. NotFound when missing, InvalidArgument for what is no regular file (a directory, a device, a pipe: it

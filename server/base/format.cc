@@ -80,7 +80,7 @@ size_t CharactersOf(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// Words up to `width` columns a line; a word that is longer stands alone.
+// Lines of words, of at most `width` columns each; a longer word has a line of its own.
 std::vector<std::string> Wrap(std::string_view text, size_t width) {
   std::vector<std::string> lines;
   std::string line;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Numbers for people: three significant digits and a unit. Never parsed back; machine output carries raw numbers.
-// Below them the lines of help texts.
+// Texts for people. Numbers have three significant digits and a unit; they are never parsed back, and machine output
+// carries raw numbers. Help texts are wrapped to the width of the terminal. Pure but for TerminalColumns; any thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,21 +21,19 @@ std::string FormatBytes(uint64_t bytes);
 // "1,248".
 std::string FormatCount(int64_t count);
 
-// Texts of --help, for all programs.
-
-// How many columns the terminal of a stream shows; 0 for what is none.
+// The width of the terminal of a stream, in columns; 0 if it is none.
 size_t TerminalColumns(std::FILE* file);
 
-// Lines of help are never longer than this many columns, and on narrower terminals than those.
+// The maximum length of lines of help; less on narrower terminals (HelpColumns).
 inline constexpr size_t kHelpColumns = 100;
-// For a terminal of so many columns (0: none): at least 40.
+// The line length of help on a terminal of this width (0: no terminal): 40 to kHelpColumns.
 size_t HelpColumns(size_t terminal_columns);
 
 // "  name   text", the text wrapped and aligned in a column of its own. For texts without line breaks.
 std::string HelpEntry(std::string_view name, std::string_view text, size_t columns = kHelpColumns);
 
-// Lines that are longer than `columns` are broken between words, and go on below the last column of theirs (what
-// stands behind two spaces) or, where that is too far right, begin that column on the next line. Command lines, which
+// Breaks lines that are longer than `columns` between words. They continue below their last column, which is what
+// follows two spaces; where that begins too far to the right, the column begins on the next line. Command lines, which
 // are indented by two spaces and begin with "tunefarm", are broken by a backslash, so that they can be copied. Words
 // are never broken.
 std::string WrapLines(std::string_view text, size_t columns = kHelpColumns);

@@ -2,7 +2,7 @@
 
 namespace tunefarm {
 
-// Deletes what a C library frees with a function: std::unique_ptr<BIO, Freed<BIO_free_all>>.
+// A deleter that calls a function of a C library: std::unique_ptr<BIO, Freed<BIO_free_all>>.
 template <auto function>
 struct Freed {
   template <typename T>

@@ -40,8 +40,8 @@ class SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// A mutex that many readers hold at once, or one writer. Not recursive, for reading either: a writer that waits goes
-// before the readers that come after it, so that readers never keep it out for longer than they read.
+// A mutex that many readers or one writer hold. Not recursive, not even for reading. A writer that waits comes before
+// readers that arrive later, so that it waits only for the readers that already hold the mutex.
 class LOCKABLE SharedMutex {
  public:
   SharedMutex() = default;
@@ -64,7 +64,7 @@ class LOCKABLE SharedMutex {
   std::shared_mutex mutex_;
 };
 
-// Hold a shared mutex for a scope, to write and to read. The mutex must outlive it.
+// Holds a SharedMutex for a scope, to write; ReaderMutexLock to read. The mutex must outlive it.
 class SCOPED_LOCKABLE WriterMutexLock {
  public:
   explicit WriterMutexLock(SharedMutex* mutex) EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_->Lock(); }

@@ -10,7 +10,7 @@ namespace tunefarm {
 // The title under which a setting stands, by its key in the configuration file; "Other" for one without a group. Pure.
 std::string DaemonHelpGroup(std::string_view key);
 
-// Lines of at most so many columns. For an app whose options have groups of DaemonHelpGroup.
+// Help in lines of at most `columns`, for an app whose options have groups of DaemonHelpGroup.
 class DaemonHelpFormatter : public CLI::Formatter {
  public:
   explicit DaemonHelpFormatter(size_t columns) : columns_(columns) {}

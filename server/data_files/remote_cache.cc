@@ -33,10 +33,10 @@ namespace {
 
 constexpr char kMagic[8] = {'T', 'F', 'R', 'C', '0', '0', '1', '\n'};
 constexpr size_t kHeadBytes = sizeof(kMagic) + sizeof(uint64_t);
-// What owner, cache and key may have, with room to spare.
+// Of owner, cache and key together; CacheApi accepts less.
 constexpr size_t kIdBytesMax = 4096;
 constexpr size_t kFileBytesMax = kHeadBytes + 3 * sizeof(uint32_t) + kIdBytesMax + RemoteCache::kEntryBytesMax;
-constexpr std::string_view kTemporary = "new-";  // what is not written to its end
+constexpr std::string_view kTemporary = "new-";  // the prefix of files that are being written
 constexpr size_t kGroupDigits = 16;
 constexpr int64_t kBlock = 4096;
 constexpr int64_t kTouchMs = 60'000;
@@ -65,7 +65,7 @@ std::string Encode(const RemoteCache::Id& id, std::string_view data) {
   return file;
 }
 
-// The data; DataLoss with what is wrong.
+// Returns the data and sets the id. DataLoss, which says what is wrong.
 absl::StatusOr<std::string> Decode(std::string_view file, RemoteCache::Id* id) {
   if (file.size() < kHeadBytes + 3 * sizeof(uint32_t)) return DataLoss("it has only {} bytes", file.size());
   if (std::memcmp(file.data(), kMagic, sizeof(kMagic)) != 0) return DataLoss("it does not begin as a cache entry");
@@ -85,7 +85,7 @@ absl::StatusOr<std::string> Decode(std::string_view file, RemoteCache::Id* id) {
   return std::string(file);
 }
 
-// Leaves the access time as it is.
+// The whole file. Does not change the access time where `fd` was opened with O_NOATIME.
 absl::StatusOr<std::string> ReadAll(int fd) {
   struct stat info;
   if (fstat(fd, &info) != 0) return ErrnoStatus(errno, "cannot look at it");
@@ -104,7 +104,7 @@ absl::StatusOr<std::string> ReadAll(int fd) {
   return bytes;
 }
 
-// A file of this time, which a name is then given to.
+// Writes a new file with this modification and access time.
 absl::Status WriteNew(const std::string& path, std::string_view bytes, int64_t written_ms) {
   const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return ErrnoStatus(errno, "cannot make {}", path);
@@ -212,7 +212,7 @@ std::optional<RemoteCache::Entry> RemoteCache::Use(const Name& name) {
 
 std::optional<RemoteCache::Entry> RemoteCache::Read(const File& file, Id* id, bool is_use) {
   const std::string path = PathOf(file.name);
-  // Not to wait for a FIFO that somebody put there. The access time says when there was a use.
+  // O_NONBLOCK does not wait for the writer of a FIFO. O_NOATIME: the access time is that of the last use.
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOATIME));
   const absl::StatusOr<std::string> content = fd ? ReadAll(fd.get()) : ErrnoStatus(errno, "cannot open it");
   absl::StatusOr<std::string> data = content.ok() ? Decode(*content, id) : content.status();
@@ -234,7 +234,7 @@ std::optional<RemoteCache::Entry> RemoteCache::Read(const File& file, Id* id, bo
 void RemoteCache::RemoveDamaged(const File& file, const absl::Status& why) {
   MutexLock lock(&mutex_);
   const auto found = index_.find(file.name.digest);
-  // It was written again, or has made room meanwhile.
+  // A later Put replaced it, or it was removed to make room.
   if (found == index_.end() || found->second->serial != file.serial) return;
   LogWarn("data", "the cache entry {} is removed: {}", PathOf(file.name), MessageOf(why));
   (void)unlink(PathOf(file.name).c_str());
@@ -320,7 +320,7 @@ RemoteCache::Page RemoteCache::List(const std::vector<std::string>& owners, std:
     if (page.entries.size() == entries_max) return page;
     Id id;
     std::optional<Entry> entry = Read(file, &id, false);
-    // Groups are checksums, and may be those of other caches too.
+    // Groups are checksums: another cache or owner may have the same one.
     const bool is_meant =
         entry.has_value() && id.cache == cache && std::find(owners.begin(), owners.end(), id.owner) != owners.end();
     if (is_meant && !page.entries.empty() && bytes + entry->data.size() > bytes_max) return page;

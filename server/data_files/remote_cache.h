@@ -1,6 +1,6 @@
 // RemoteCache: the entries of CacheService on disk, one file each. An entry has an owner, a cache and a key. Any may be
-// gone at any time: those that were used longest ago make room for others, also where less is free on the file system
-// than stays free, and one that was damaged is removed when it is read.
+// gone at any time: the least recently used ones are removed when the limits of RemoteCacheOptions are reached, and a
+// damaged one is removed when it is read.
 //
 // The order of use survives restarts in the files' access times, which a use moves forward at most once a minute; their
 // modification times say when they were written.
@@ -70,27 +70,27 @@ class RemoteCache {
     int64_t hits = 0, misses = 0, removed = 0, damaged = 0;  // since the start; removed: to make room
   };
 
-  // Takes stock of the folder, and removes what was not written to its end. FailedPrecondition where the folder is
+  // Lists the folder, and removes files that were not written completely. FailedPrecondition where the folder is
   // another user's or others may write to it; the file system's errors.
   static absl::StatusOr<std::unique_ptr<RemoteCache>> Open(RemoteCacheOptions options);
 
-  // That of the first owner who has one: a use of it. None: nobody has, or it cannot be read.
+  // The entry of the first owner who has one; this counts as a use. None if no owner has one, or if none can be read.
   std::optional<Entry> Find(const std::vector<std::string>& owners, const std::string& cache, const std::string& key)
       LOCKS_EXCLUDED(mutex_);
 
-  // In the place of the one with the same id. InvalidArgument above kEntryBytesMax; ResourceExhausted without room; the
-  // file system's errors.
+  // Replaces an entry with the same id. InvalidArgument above kEntryBytesMax; ResourceExhausted without room; the file
+  // system's errors.
   absl::Status Put(const Id& id, std::string_view data) LOCKS_EXCLUDED(mutex_);
 
-  // Of one cache of several owners, the newest first, from behind `after` on. At most `entries_max`, and no more than
-  // `bytes_max` of data unless the first entry has more.
+  // The entries of one cache that belong to these owners, the newest first, those after `after` where it is given. At
+  // most `entries_max`, and no more than `bytes_max` of data unless the first entry has more. Not a use of them.
   Page List(const std::vector<std::string>& owners, std::string_view cache, size_t entries_max, size_t bytes_max,
             std::optional<Position> after) LOCKS_EXCLUDED(mutex_);
 
   Counts counts() const LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What a file is called by: entries of one cache of one owner have the same group.
+  // The name of a file. Entries of one cache of one owner have the same group.
   struct Name {
     uint64_t group = 0;
     Digest digest;
@@ -117,13 +117,13 @@ class RemoteCache {
   absl::StatusOr<std::list<File>> TakeStock() const;
   std::string PathOf(const Name& name) const;
   std::optional<Entry> Use(const Name& name) LOCKS_EXCLUDED(mutex_);
-  // With the id that stands in the file. None: gone, or damaged, and removed.
+  // `id`: as the file has it. None: the file is gone, or is damaged and has been removed.
   std::optional<Entry> Read(const File& file, Id* id, bool is_use) LOCKS_EXCLUDED(mutex_);
   void RemoveDamaged(const File& file, const absl::Status& why) LOCKS_EXCLUDED(mutex_);
-  // For one more file of so many bytes. ResourceExhausted.
+  // Makes room for one more file of `bytes`. ResourceExhausted if that fails.
   absl::Status CheckRoom(int64_t bytes) LOCKS_EXCLUDED(mutex_);
-  // Removes files until the limits hold with one more of so many bytes (0: without), and as many bytes as are `missing`
-  // on the disk are gone. False: so many were not there.
+  // Removes files until the limits hold with one more file of `bytes` (0: none), and until `missing` bytes are freed on
+  // the disk. False: all files together have fewer than `missing` bytes.
   bool MakeRoom(int64_t bytes, int64_t missing) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remember(const File& file) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const Digest& digest) EXCLUSIVE_LOCKS_REQUIRED(mutex_);

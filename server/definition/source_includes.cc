@@ -213,7 +213,7 @@ const v1::SourceFile* FindSource(const v1::Kernel& kernel, std::string_view path
   return nullptr;
 }
 
-// By macro, the sources that include it.
+// For each macro that sources include, these sources in the order of the definition.
 std::map<std::string_view, std::vector<const v1::SourceFile*>> IncludersOfMacros(const v1::Kernel& kernel) {
   std::map<std::string_view, std::vector<const v1::SourceFile*>> includers;
   for (const v1::SourceFile& source : kernel.sources()) {
@@ -284,7 +284,7 @@ std::vector<std::string_view> FirstErrorIn(std::string_view log) {
   return lines;
 }
 
-// "<vector> in k.cc", of those that the compiler reads behind the constants.
+// Library headers that the compiler reads after the macros of constants: "<vector> in k.cc, ...".
 std::string HeadersBehindConstants(const v1::Kernel& kernel, const std::vector<std::string>& before) {
   constexpr size_t kNamedMax = 3;
   std::vector<std::string> found;
@@ -319,7 +319,7 @@ const v1::SourceFile* FindIncludedSource(const v1::Kernel& kernel, std::string_v
 std::string WithFullIncludePaths(const v1::Kernel& kernel, const v1::SourceFile& source) {
   const std::string& content = source.content();
   const IncludeScanner scanned(content);
-  // By offset, of so many bytes.
+  // By offset: how many bytes are replaced, and by what.
   std::map<size_t, std::pair<size_t, std::string>> replaced;
   for (const IncludedName& included : scanned.names()) {
     const v1::SourceFile* const meant = FindIncludedSource(kernel, source.path(), included.name, included.is_quoted);
@@ -393,7 +393,7 @@ std::string HintOfConstantsInLibraries(const v1::Kernel& kernel,
                                        std::string_view log) {
   const std::vector<std::string_view> lines = FirstErrorIn(log);
   if (lines.empty() || kernel.sources_size() == 0) return "";
-  // GCC places an error in a macro where that is defined, and says last where it is used.
+  // GCC reports an error in a macro at its definition, and names the place of its use last.
   std::string_view file = FileOf(lines.front());
   for (const std::string_view line : lines) {
     if (line.find("in expansion of macro") != std::string_view::npos) file = FileOf(line);

@@ -36,8 +36,9 @@ const tunefarm::v1::SourceFile* FindIncludedSource(const tunefarm::v1::Kernel& k
                                                    std::string_view name, bool is_quoted);
 
 // The content of a source with its included names replaced by the paths of the sources that they mean, for a compiler
-// that finds headers only by their full paths. Lines keep their numbers. So is the text of a macro that a source
-// includes, `#define NAME "header"` for `#include NAME`, as if it stood in the first source where it means another one.
+// that finds headers only by their full paths. Lines keep their numbers. The text of a macro that a source
+// includes (`#define NAME "header"` for `#include NAME`) is replaced as well; it is resolved from the first including
+// source, in the order of the definition, from which it names a source of the kernel.
 std::string WithFullIncludePaths(const tunefarm::v1::Kernel& kernel, const tunefarm::v1::SourceFile& source);
 
 // NAME and VALUE of a compiler option "-DNAME=VALUE" or "-DNAME", whose value is 1; none for another option.
@@ -56,9 +57,10 @@ std::vector<std::pair<std::string, std::string>> AllMacros(
 std::string ConfigHeader(const tunefarm::v1::Kernel& kernel,
                          const std::vector<std::pair<std::string, std::string>>& constants);
 
-// What to add to the message of a compiler that failed with this log: the constants that are macros in a library header
-// too, since a source includes it behind other lines than includes, and what to do. Empty unless the first error is in
-// such a header and its lines have the name of a constant.
+// What to add to the message of a compiler that failed with this log, where macros of constants break a library header:
+// the constants, the headers and what to do. Sources see the macros in headers that they include after other lines than
+// includes. Empty unless the first error is in a file that is no source, its lines have the name of a constant, and
+// there are such headers.
 std::string HintOfConstantsInLibraries(const tunefarm::v1::Kernel& kernel,
                                        const std::vector<std::pair<std::string, std::string>>& constants,
                                        std::string_view log);

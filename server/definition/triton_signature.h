@@ -20,8 +20,8 @@ namespace tunefarm {
 std::string TritonSignature(const StepPlan& step, const std::vector<BufferPlan>& buffers);
 
 // What a binary must hold, sorted, each once: for the launches of a config and its prepare steps; or, `for_reference`,
-// for all other steps, which are compiled with the default config and by themselves, so that they do not depend on
-// whether its launches compile. An expression's error.
+// for all other steps, with the default config. These have a binary of their own, so that they do not depend on whether
+// the launches of the default config compile. Fails with the error of an expression.
 absl::StatusOr<std::vector<std::string>> TritonSignatures(const KernelPlan& plan, const ResolvedProblem& problem,
                                                           const Config& config, const DeviceClass& device,
                                                           bool for_reference = false);

@@ -42,7 +42,7 @@ struct CompileRequest {
   // PTX instead of what runs; CUDA only.
   bool ptx = false;
   // What reference, baseline and prepare steps per problem need, with the config's constants, and not its launches.
-  // Only TRITON tells them apart: binaries of other languages have all functions.
+  // Only TRITON distinguishes the two: binaries of other languages have all functions.
   bool reference = false;
 };
 struct CompileResult {
@@ -66,7 +66,7 @@ struct RunRequest {
   DeviceClass device_class;
   Config config;
   std::shared_ptr<const Artifact> artifact;            // null for a baseline that needs none
-  std::shared_ptr<const Artifact> reference_artifact;  // with the default config, for reference and prepare steps
+  std::shared_ptr<const Artifact> reference_artifact;  // CompileRequest::reference with the default config
   tunefarm::v1::MeasurementPolicy policy;
   uint64_t input_seed = 1;
   bool baseline = false;

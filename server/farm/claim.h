@@ -52,7 +52,7 @@ struct Claim : ClaimFacts {
 
   // The canonical text of a trial's config; empty for a baseline. The trial must be one of the assignment's.
   const std::string& ConfigOf(int64_t ordinal) const;
-  // Whether the trial is one of the assignment's.
+  // Whether the assignment has a trial of this ordinal.
   bool Has(int64_t ordinal) const;
   // Makes a result that of the assignment's trial: all of it but for the attempt.
   void Name(const tunefarm::agent::v1::TrialSpec& spec, int64_t now_ms, tunefarm::v1::Trial* trial) const;

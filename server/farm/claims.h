@@ -49,7 +49,7 @@ class Claims {
   // What a trial is to do; if nothing is set, it runs.
   struct WorkAnswer {
     int64_t study_id = 0;
-    bool is_elsewhere = false;        // another agent measures its work; EndWorks will name the agent
+    bool is_elsewhere = false;        // another agent measures its work; EndWorks returns the asking agent later
     std::optional<int64_t> measured;  // the stored trial of the study that it takes over
   };
 
@@ -119,10 +119,11 @@ class Claims {
   // The trials were stored. Nothing if the claim is another one by now, as with Erase.
   void Reported(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials) LOCKS_EXCLUDED(mutex_);
   void Erase(const Claim& claim) LOCKS_EXCLUDED(mutex_);
-  // What trials of the agent are to do whose work is known now, in their order. A trial that is not in its hands, as
-  // far as is known here, runs.
+  // What the trials of the request are to do, in its order. A trial that is not known here as assigned to the agent
+  // runs and holds no claim.
   std::vector<WorkAnswer> AskWorks(const tunefarm::agent::v1::ClaimWorkRequest& request) LOCKS_EXCLUDED(mutex_);
-  // The trials were stored, and the claim is about to be told of that (Reported, Erase). Agents that may go on.
+  // For trials that were stored; to be called before Reported or Erase. Returns the agents that wait for their work and
+  // are to be woken.
   std::set<std::string> EndWorks(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials)
       LOCKS_EXCLUDED(mutex_);
   // Dropped claims, without their trials, that no agent has, and how they are to end.

@@ -117,7 +117,7 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     response.set_epoch_expired(true);
     return response;
   }
-  response.set_shares_work(shares_work());  // this agent counts by now
+  response.set_shares_work(shares_work());  // the count includes this agent
   ASSIGN_OR_RETURN(const bool may_have_work, agents_.Ask(request, &response));
   const bool gets_work = may_have_work && !claims_held_.load();
   std::map<std::string, Claims::Demand> wanted;

@@ -53,7 +53,8 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::RegisterRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::SynchronizeResponse> Synchronize(
       const tunefarm::agent::v1::SynchronizeRequest& request) override;
-  // Of an agent in this process, which is answered before this returns. True where it is not the only agent here.
+  // True where more than one agent is registered here. The ClaimWork with `done`, for an agent in this process, calls
+  // `done` before it returns.
   bool shares_work() const override { return agents_.size() > 1; }
   void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
                  const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override {

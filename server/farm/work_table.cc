@@ -64,7 +64,7 @@ std::vector<std::string> WorkTable::End(const Key& key, int64_t ordinal, bool is
     if (is_known) {
       auto& holders = claimed->second.holders;
       std::erase_if(holders, [&](const Holder& holder) { return holder.ordinal == ordinal; });
-      // Others of the same agent do the work next.
+      // Another trial of the same agent does the work next.
       if (!is_verdict && !holders.empty()) return {};
       waiting = std::exchange(claimed->second.waiting, {});
       if (is_verdict) known->second.claimed.erase(claimed);

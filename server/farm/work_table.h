@@ -1,8 +1,8 @@
 // WorkTable: which works of studies are claimed, and by which trials they were measured. A work is what a config makes
-// the device do (Trial.work); `scope` tells devices apart between which nothing is taken over (Claim::measured_scope).
-// One agent at a time has the claim of a work. Its trials that do the work run, in the order that the agent chooses;
-// those of other agents wait until there is a verdict (IsVerdict), or the claim is void: no trial that holds it is in
-// the agent's hands.
+// the device do (Trial.work). Devices with different `scope` (Claim::measured_scope) take over no results from each
+// other. One agent at a time has the claim of a work. Its trials that do the work run, in the order that the agent
+// chooses; those of other agents wait until there is a verdict (IsVerdict), or until the claim is void: none of the
+// trials that hold it is assigned to the agent.
 //
 // What is forgotten is measured again: works beyond kWorksMax, the oldest first, and everything with the process.
 //
@@ -31,21 +31,21 @@ class WorkTable {
     std::string_view scope;
     uint64_t work = 0;
   };
-  // A trial in the hands of an agent.
+  // A trial that is assigned to an agent.
   struct Holder {
     std::string agent_id;
     int64_t unit_id = 0, token = 0, ordinal = 0;
   };
   // Nothing set: the trial runs, and holds the claim.
   struct Answer {
-    bool is_elsewhere = false;  // the agent is among those that End names
-    std::optional<int64_t> measured;
+    bool is_elsewhere = false;        // another agent has the claim; End returns the asking agent later
+    std::optional<int64_t> measured;  // ordinal of the trial with the verdict
   };
 
-  // `is_in_hand`: whether a holder's trial is still to end.
+  // `is_in_hand`: whether a holder's trial is assigned to its agent and has not ended.
   Answer Ask(const Key& key, const Holder& trial, const std::function<bool(const Holder&)>& is_in_hand);
-  // A trial that does the work has ended and is stored; `is_verdict`: others may take it over. Agents that wait and may
-  // go on.
+  // A trial that does the work has ended and is stored; `is_verdict`: others may take its result over. Returns the
+  // agents that wait for the work and may ask again.
   std::vector<std::string> End(const Key& key, int64_t ordinal, bool is_verdict);
   void ForgetJob(int64_t job_id);
   void Clear();

@@ -63,13 +63,13 @@ pollfd HttpConnection::Awaited() const {
 }
 
 void HttpConnection::TakeEvents(short events) {
-  // In the other states a read or a write finds out.
+  // In the other states a read or a write fails.
   if (state_ != State::kAnswering || (events & (POLLERR | POLLHUP | POLLRDHUP | POLLNVAL)) == 0) return;
   is_gone_->store(true);
   Close();
 }
 
-// How a read or a write of TLS ended that moved nothing.
+// After a read or a write of TLS that transferred nothing: waits for what TLS needs, or closes.
 void HttpConnection::AfterSsl(int result) {
   const int error = SSL_get_error(ssl_.get(), result);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
@@ -89,7 +89,7 @@ void HttpConnection::AfterSsl(int result) {
   Close();
 }
 
-// Zero: there is nothing now, or the connection is done.
+// How many bytes were read. 0: none are available, or the connection is done.
 size_t HttpConnection::Receive(char* bytes, size_t size) {
   if (ssl_ != nullptr) {
     ERR_clear_error();
@@ -109,7 +109,7 @@ size_t HttpConnection::Receive(char* bytes, size_t size) {
   return 0;
 }
 
-// The same of what is sent.
+// How many bytes were sent. 0: the peer accepts none, or the connection is done.
 size_t HttpConnection::Send(const char* bytes, size_t size) {
   if (ssl_ != nullptr) {
     ERR_clear_error();
@@ -218,7 +218,7 @@ void HttpConnection::Write() {
   if (state_ == State::kClosing) Drain();
 }
 
-// Not all that comes: a peer that sends as fast as it is read would hold up the others.
+// Bounded: a peer that sends as fast as it is read would delay the others.
 void HttpConnection::Drain() {
   char bytes[4096];
   for (int i = 0; i < kDrainedAtOnce; ++i) {

@@ -1,6 +1,6 @@
-// HttpConnection: what an HttpServer has of one peer, in plain text or TLS: one request is read within the limits of
-// the server's options, one answer is sent, and what else the peer sends is dropped until it closes its side. No method
-// blocks. What breaks the limits is refused here.
+// HttpConnection: one peer of an HttpServer, in plain text or TLS. One request is read within the limits of the
+// server's options, one answer is sent, and what else the peer sends is dropped until it closes its side. Requests
+// beyond the limits are refused here. No method blocks.
 //
 // Threads: one, which polls.
 #pragma once
@@ -28,10 +28,10 @@ class HttpConnection {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // What to wait for, and until when: it has nothing more to do after that.
+  // What to poll for, and the time at which the connection ends without an event.
   pollfd Awaited() const;
   MonotonicTime until() const { return until_; }
-  // What poll found. A peer that has gone before its answer is told to HttpRequest::is_gone.
+  // `events`: what poll found. Sets HttpRequest::is_gone if the peer has closed before its answer.
   void TakeEvents(short events);
 
   // The request, once, as soon as it is whole; it is then to be answered or refused, now or later.
@@ -39,7 +39,7 @@ class HttpConnection {
   // Both do nothing once the peer is gone.
   void Answer(const HttpAnswer& answer);
   void Refuse(int status, const std::string& why);
-  // Sends what the peer takes now of the answer.
+  // Sends as much of the answer as the peer accepts.
   void Write();
   void Close() { state_ = State::kDone; }
 

@@ -418,7 +418,7 @@ bool JobRun::HasLostFinalsDevice() const {
 
 tunefarm::v1::Progress JobRun::Progress() const {
   tunefarm::v1::Progress progress;
-  // How fast other problems were tried says nothing of one that is at work and has no result yet.
+  // The pace of other problems does not predict that of a running one without a result.
   bool has_pace = QuietTime() == Duration::zero();
   for (const auto& [study_id, study] : studies_) {
     study->AddProgress(&progress);
@@ -468,7 +468,7 @@ Duration JobRun::UntilQuiet() const {
 std::string JobRun::QuietReason() const {
   const Duration quiet = QuietTime();
   if (quiet == Duration::zero()) return {};
-  // Of several the one of which nothing is known.
+  // Of several studies, preferably one without a result.
   const Study* waited = nullptr;
   for (const auto& [study_id, study] : studies_) {
     if (study->open_trials() == 0) continue;

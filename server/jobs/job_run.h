@@ -66,8 +66,8 @@ class JobRun {
  public:
   // Counts of a job whose state stays the same are published no more often.
   static constexpr Duration kPublishPause = std::chrono::milliseconds(100);
-  // A job of which no trial ends for so long says what it waits for, and again each time the wait has doubled. A job
-  // whose trials take long says so after twice the longest wait that it had.
+  // A job of which no trial ends for this long says what it waits for, and again each time the wait has doubled. Where
+  // trials take longer, twice the longest wait so far counts instead (QuietFirst).
   static constexpr Duration kQuietMin = std::chrono::seconds(10);
 
   // With the history of its studies. DataLoss, or the errors of the store, of spaces and of strategies; WORK_LIMIT
@@ -181,7 +181,7 @@ class JobRun {
   std::string SpaceReason() const;
   // Of a job none of whose trials ends: the trial that it waits for, and for how long.
   std::string QuietReason() const;
-  // The longest of kQuietMin and its doublings that no trial has ended for; zero: less than the first of them.
+  // The largest of QuietFirst and its doublings that is not longer than the present wait; zero below QuietFirst.
   Duration QuietTime() const;
   Duration QuietFirst() const { return std::max(kQuietMin, 2 * longest_wait_); }
   double DeviceBusyMs() const;
@@ -206,7 +206,7 @@ class JobRun {
   MonotonicTime began_{};       // of this run's first trial, for the estimate
   int64_t done_at_begin_ = -1;  // -1: not begun
   std::string told_waiting_;    // the reason that watchers know
-  MonotonicTime last_ended_{};  // of its last trial here, or when it began or was resumed
+  MonotonicTime last_ended_{};  // when its last trial ended here, or when it began or was resumed
   Duration longest_wait_{};     // between two of them
 
   std::shared_ptr<const tunefarm::v1::Job> request_;  // for snapshots

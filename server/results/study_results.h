@@ -58,9 +58,9 @@ class StudyResults {
   StudyResults& operator=(const StudyResults&) = delete;
 
   // Reads what is new, waits for that as long as the options say, and calls `answer` with what has been read by then.
-  // Calls for one study are answered at the same time, but nothing new of it is read meanwhile: what takes `answer`
-  // longer than some 20 ms belongs after the call. Rows that cannot be read are left out, and logged. The errors of
-  // `answer` and of the store.
+  // Calls for one study run `answer` concurrently, but no new rows of the study are read meanwhile: work of more than
+  // about 20 ms belongs after the call, not into `answer`. Rows that cannot be read are left out, and logged. The
+  // errors of `answer` and of the store.
   absl::Status Read(const KnownStudy& study, const std::function<absl::Status(const StudyReading&)>& answer)
       LOCKS_EXCLUDED(mutex_);
 

@@ -5,7 +5,7 @@ tuners, from nothing. Needs a GPU, and an interpreter with Triton 3.6.
 Usage: fused_moe_table.py BIN --data-dir DIR [--python FILE] [--for vllm|sglang] [--kernel-file FILE]
            [--max-trials N] [--time-limit SECONDS]
 
-Where it has not ended within --time-limit (570), the daemon is stopped with its job, and the next call with the same
+Where it has not ended within --time-limit (570 s), the daemon is stopped with its job, and the next call with the same
 DIR and the same options continues it: what was measured is not measured again. The time printed is that of all calls
 together. Exit code 1: more than 10 minutes; 3: not finished, call again.
 """

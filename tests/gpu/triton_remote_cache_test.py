@@ -1,6 +1,6 @@
 """Triton's own RemoteCacheManager over the daemon: the second start, with clean local caches, compiles nothing and times only
 what Triton's cache leaves out; a start without the daemon does all itself. Needs a GPU and an interpreter with torch, Triton
-and the packages of the client. Run it by hand, from the source folder, after a build:
+and the packages of the client. Run it from the source folder, after a build:
 
     TUNEFARM_SOURCE_DIR=$PWD PYTHONPATH=$PWD/build/release/python TUNEFARM_BIN_DIR=$PWD/build/release/bin \
         python3 tests/gpu/triton_remote_cache_test.py

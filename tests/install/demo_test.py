@@ -31,7 +31,7 @@ class Demo(unittest.TestCase):
         self.addCleanup(subprocess.run, [BIN / "tunefarm", "stop"], env=self.environment, capture_output=True)
 
     def demo(self):
-        """The lines that it offers to copy."""
+        """The command lines that it prints for copying."""
         done = subprocess.run([SOURCE / "client/cli/demo.sh", self.bin], env=self.environment, cwd=self.folder,
                               capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -39,7 +39,7 @@ class Demo(unittest.TestCase):
         return [line.strip() for line in offered]
 
     def test_the_commands_that_it_ends_with_work(self):
-        # A daemon that somebody else runs: the demo leaves it alone, and its reader has to.
+        # The demo does not use a daemon that the reader's environment names, and its commands unset the variable.
         self.environment["TUNEFARM_SERVER"] = f"unix:{self.folder}/nobody.sock"
         lines = self.demo()
         self.assertTrue(lines[0].startswith("export PATH="), lines)

@@ -158,7 +158,7 @@ class NoDaemon(unittest.TestCase):
                 with self.assertRaisesRegex(tunefarm.UnavailableError, "no permission.*NO_PERMISSION"):
                     tunefarm.Client("unix:" + path)
                 return
-            # Root may open every socket, and asks as somebody else.
+            # Root may open every socket, so that it asks as another user.
             os.chmod(self.folder, 0o711)
             child = os.fork()
             if child == 0:

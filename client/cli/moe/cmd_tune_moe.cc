@@ -37,7 +37,7 @@ using interchange::TritonConfig;
 using Tuning = v1::TuningService::StubInterface;
 using Lookup = v1::LookupService::StubInterface;
 
-// Of all ranks together, as in kernels/fused_moe.
+// Experts of all ranks together, as in kernels/fused_moe.
 constexpr int64_t kExpertsMax = 1024;
 
 struct TuneMoeOptions {
@@ -198,8 +198,7 @@ class MoeTuner {
   }
 
   bool has_best() const { return has_best_; }
-  // Of the searches of this command: their trials that ran, and those whose config was compiled for them. The others
-  // took their binary from the cache.
+  // Trials of this command's searches that were compiled or taken from the cache, and how many of them were compiled.
   int64_t trials() const { return trials_; }
   int64_t compiles() const { return compiles_; }
 
@@ -284,7 +283,7 @@ class MoeTuner {
     list.set_parent(study.name());
     list.set_purpose(v1::TRIAL_PURPOSE_SEARCH);
     return ForEachTrial(session_, list, [this](v1::Trial* trial) -> absl::StatusOr<bool> {
-      // Neither known without running, nor excluded.
+      // Reused and excluded trials need no binary.
       if (trial->reused() || trial->outcome() == v1::OUTCOME_PRUNED || trial->outcome() == v1::OUTCOME_POISONED)
         return true;
       ++trials_;

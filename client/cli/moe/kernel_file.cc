@@ -24,8 +24,8 @@ constexpr uint64_t kMoeFileBytesMax = 4 << 20;
 constexpr uint64_t kMoeAnswerBytesMax = 8 * kMoeFileBytesMax;
 constexpr Duration kMoeReadTimeout = std::chrono::seconds(20);
 
-// What kernel_file.py passes to parameters that our kernel does not have. Both frameworks exchange A and B by the same
-// rule.
+// What kernel_file.py passes to parameters that the built-in kernel does not have. Both frameworks exchange A and B by
+// the same rule.
 constexpr std::pair<const char*, const char*> kMoeDerived[] = {
     {"is_swapped", "operands == 'u8' and device.compute_capability == 90 and BLOCK_SIZE_M < 64 and BLOCK_SIZE_N >= 64"},
     {"up_is_even", "hidden % BLOCK_SIZE_K == 0"},

@@ -8,13 +8,13 @@
 
 namespace tunefarm::cli {
 
-// Makes the definition kernels/fused_moe launch the function fused_moe_kernel of `file`, a source of Python that
-// python3 of PATH reads without running it. Its parameters are bound by name. Unlike ours it is specialised on counts
-// that depend on M, as the frameworks launch it. `kernel` has its sources, and is changed only where this succeeds. Any
-// thread; blocks for at most 20 s.
+// Makes the definition kernels/fused_moe launch the function fused_moe_kernel of `file`, a Python source that python3
+// of PATH reads without running it. Its parameters are bound by name. Unlike the built-in kernel it is specialised on
+// counts that depend on M, as the frameworks launch it. `kernel` is that definition with its sources; it changes only
+// on success. Any thread; blocks for at most 20 s.
 //
-// NotFound where there is no such file, InvalidArgument with one sentence where its kernel cannot be used,
-// FailedPrecondition without python3.
+// NotFound if there is no such file, InvalidArgument with one sentence if its kernel cannot be used, FailedPrecondition
+// without python3.
 absl::Status UseKernelFile(const std::string& file, v1::Kernel* kernel);
 
 }  // namespace tunefarm::cli

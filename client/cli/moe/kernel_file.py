@@ -15,11 +15,11 @@ PASSED = ("a_ptr", "b_ptr", "c_ptr", "a_scale_ptr", "b_scale_ptr", "topk_weights
           "stride_bsk", "stride_bsn")
 TILES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M")
 IS_FP8 = "a_ptr.dtype.element_ty == tl.uint8"
-# Where the frameworks pass something else than the argument itself. Scales are None without fp8.
+# Arguments that are not passed unchanged. Scales are None without fp8.
 GIVEN = {"a_ptr": "as_numbers(a_ptr)", "b_ptr": "as_numbers(b_ptr)",
          "a_scale_ptr": f"a_scale_ptr if {IS_FP8} else None", "b_scale_ptr": f"b_scale_ptr if {IS_FP8} else None"}
-# What versions of the kernel have in addition, as the frameworks set it for a layer in bf16, or in fp8 with scales of
-# blocks, without biases, tensor descriptors and a fused sum. Of parameters that are not here the default counts.
+# Parameters that some versions of the kernel have, with the values that the frameworks pass for a layer in bf16, or in
+# fp8 with scales of blocks, without biases, tensor descriptors and a fused sum. Other parameters keep their default.
 KNOWN = {"group_n": f"128 if {IS_FP8} else 0", "group_k": f"128 if {IS_FP8} else 0",
          "compute_type": "c_ptr.dtype.element_ty", "use_fp8_w8a8": IS_FP8, "use_int8_w8a8": "False",
          "use_int8_w8a16": "False", "use_int4_w4a16": "False", "per_channel_quant": "False",
@@ -32,9 +32,9 @@ KNOWN = {"group_n": f"128 if {IS_FP8} else 0", "group_k": f"128 if {IS_FP8} else
          "FUSE_SUM_ALL_REDUCE": "False", "ROUTER_TOPK": "1"}
 OF_PRODUCT = {"up": {"MUL_ROUTED_WEIGHT": "False", "top_k": "topk", "even_Ks": "up_is_even"},
               "down": {"MUL_ROUTED_WEIGHT": "True", "top_k": "1", "even_Ks": "down_is_even"}}
-# Values of the definition, bound to the compiler, that the calls of the kernel use.
+# Values of the definition that are passed as tl.constexpr and used in the calls of the kernel.
 DERIVED = ("topk", "has_other_ranks", "is_swapped", "up_is_even", "down_is_even")
-NO_CODE = ("launch_metadata", "repr")  # of @triton.jit
+NO_CODE = ("launch_metadata", "repr")  # arguments of @triton.jit that do not change the code
 
 
 class Refused(Exception):
@@ -169,7 +169,7 @@ class Collector:
                 decorator.keywords = [item for item in decorator.keywords if item.arg not in NO_CODE]
         for parameter in parameters_of(function):
             if not is_constexpr(parameter):
-                parameter.annotation = None  # of no meaning where one function calls another
+                parameter.annotation = None  # has no effect where one function calls another
         function.returns = None
         for used in names_used(function):
             self.add(used, name)
@@ -227,7 +227,7 @@ def read(source):
     if not found:
         raise Refused(f"it defines no function {KERNEL}; give vLLM's model_executor/layers/fused_moe/fused_moe.py or "
                       "SGLang's fused_moe_triton_kernels.py")
-    # Before the collector, which leaves out what is no code.
+    # Before the collector, which removes arguments of decorators and annotations.
     products = "\n\n".join(product_text(found[-1], product) for product in OF_PRODUCT)
     collector = Collector(bindings)
     collector.add(KERNEL, KERNEL)

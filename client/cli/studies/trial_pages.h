@@ -13,8 +13,8 @@ namespace tunefarm::cli {
 // What commands that keep trials take at most.
 inline constexpr size_t kStudyTrialsMax = 1'000'000;
 
-// Calls `take` with each trial in the asked order, one page in memory at a time, until it returns false. Then notes how
-// many trials of these pages are damaged in the daemon's database: it leaves them out.
+// Calls `take` with each trial in the asked order, one page in memory at a time, until it returns false. Trials that
+// are damaged in the daemon's database are left out; a note on stderr says how many of them the pages had.
 absl::Status ForEachTrial(Session* session, const v1::ListTrialsRequest& request,
                           const std::function<absl::StatusOr<bool>(v1::Trial*)>& take);
 

@@ -125,7 +125,7 @@ def _start(data_directory: str) -> None:
 
 
 def named_address(server: Optional[str], data_directory: Optional[str]) -> str:
-    """Of the daemon that is named by its address; empty where it is the private one of a data directory."""
+    """The address that names the daemon; empty where it is the private one of a data directory."""
     return server or ("" if data_directory else os.environ.get("TUNEFARM_SERVER", ""))
 
 
@@ -219,7 +219,7 @@ def _read_secret(path: str, what: str) -> bytes:
     return _read(path, what)
 
 
-_opened_by: Optional[int] = None  # the first process that has opened a channel, of this one and those it was forked from
+_opened_by: Optional[int] = None  # pid of the first process that opened a channel: this one or one it was forked from
 
 
 def may_use_grpc() -> bool:

@@ -1,4 +1,4 @@
-"""Caches that other programs keep on the daemon (CacheService), for programs that go on without it. Private."""
+"""The client of CacheService, for programs that continue without the daemon. Private."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ _KEY_BYTES_MAX = 512
 _KEYS_MAX = 100  # of one call
 _PAGE_SIZE_MAX = 1000
 _CALL_SECONDS = 3.0
-_REST_SECONDS = 60.0  # without calls after one that failed
-# gRPC's name for the time that an attempt to connect has at least: a call makes no second one.
+_REST_SECONDS = 60.0  # the pause after a call that failed
+# gRPC's option for the minimum time of an attempt to connect: within its deadline a call makes no second one.
 _OPTIONS = {**dict(_calls.OPTIONS), "grpc.min_reconnect_backoff_ms": int(1000 * _CALL_SECONDS)}
 
 
 class Cache:
-    """One of the daemon's caches by its name. No method raises a TunefarmError: where the daemon is away, hangs or
-    refuses, entries are misses and nothing is stored, a warning says so once, and for a minute it is not asked. Threads may
-    share it. In a child of a process that had connected it finds and stores nothing, since gRPC does not survive a fork."""
+    """One of the daemon's caches by its name. No method raises a TunefarmError: where the daemon is absent, hangs or
+    refuses, entries are misses and nothing is stored, a warning says so once, and the daemon is not asked for 60 s.
+    Threads may share it. In a child of a process that had connected it finds and stores nothing, since gRPC does not
+    survive a fork."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def get(self, keys: Sequence[str]) -> Dict[str, bytes]:
-        """The entries that there are."""
+        """The data of those of the keys that have an entry."""
         found: Dict[str, bytes] = {}
         left = [key for key in keys if _is_key(key)]
         while left:
@@ -45,12 +46,12 @@ class Cache:
         return found
 
     def put(self, key: str, data: bytes) -> None:
-        """Nothing where the data has more than DATA_BYTES_MAX."""
+        """Stores the data; does nothing where it has more than DATA_BYTES_MAX."""
         if _is_key(key) and len(data) <= DATA_BYTES_MAX:
             _link.call("PutCacheEntry", cache_service_pb2.PutCacheEntryRequest(cache=self._name, key=key, data=data))
 
     def newest(self, entries_max: int) -> List[bytes]:
-        """The data of the entries that were put last."""
+        """The data of the entries that were stored last, the newest first; at most `entries_max`."""
         return list(itertools.islice(self._newest(entries_max), entries_max))
 
     def _newest(self, entries_max: int) -> Iterator[bytes]:
@@ -99,7 +100,7 @@ class _Link:
             return self._service
 
     def _rest(self, method: str, error: TunefarmError) -> None:
-        # Who may not store may read.
+        # A caller without the right to store may still read.
         is_away = self._service is None or isinstance(error, (UnavailableError, DeadlineExceededError))
         methods = ("GetCacheEntries", "PutCacheEntry", "ListCacheEntries") if is_away else (method,)
         kind = "away" if is_away else method

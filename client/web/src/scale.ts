@@ -28,7 +28,7 @@ export function roundNumbers(min: number, max: number, wanted: number): number[]
 }
 
 // Round values between two positive ones for a logarithmic axis: powers of ten, and twice and five times these where
-// there would be fewer than three; of a narrow axis round numbers at even distances.
+// there would be fewer than three; on a narrow axis, round numbers at equal distances.
 export function decades(from: number, to: number): number[] {
   const values = (steps: number[]) => {
     const all: number[] = [];

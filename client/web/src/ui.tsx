@@ -45,7 +45,7 @@ function moveByRow(event: JSX.TargetedKeyboardEvent<HTMLElement>): void {
   next.focus();
 }
 
-// Rows are drawn as they come near to what is in sight, so many at a time: a table of 100 rows takes long to lay out.
+// Rows that are added at a time when the end of the table comes near the window: 100 rows at once take long to lay out.
 const ROWS_AT_ONCE = 20;
 
 export function Table<T>(props: {
@@ -117,7 +117,7 @@ interface MemoProps {
   children: () => ComponentChildren;
 }
 
-// What waits for its turn to be drawn again: one in each frame, so that a frame lays out and paints one panel.
+// Panels that wait to be redrawn: one in each frame, so that a frame lays out and paints one panel.
 const waiting = new Set<Memo>();
 const afterwards: (() => void)[] = [];
 let isDrawing = false;
@@ -138,7 +138,7 @@ function drawNext(): void {
   );
 }
 
-// Calls `run` once nothing waits for its turn any more: not before the drawing of what changes now.
+// Calls `run` when no panel waits to be redrawn, including those that this update changes.
 export function whenDrawn(run: () => void): void {
   setTimeout(() => (isDrawing ? afterwards.push(run) : run()));
 }

@@ -12,7 +12,7 @@
 
 namespace tunefarm::postgres {
 
-// In the order of bytes of that format.
+// Appends an integer in network byte order, as PostgreSQL's binary format has it.
 template <typename Unsigned>
 void Append(std::string* out, Unsigned value) {
   for (int shift = static_cast<int>(sizeof(value) - 1) * 8; shift >= 0; shift -= 8) {

@@ -61,7 +61,7 @@ class Harness {
   // One answer for each zone of kGuardBytes; nothing for a whole one.
   Failure CheckGuards(const std::vector<CUdeviceptr>& zones, std::vector<std::optional<GuardDamage>>* damages);
   Failure Checksums(const std::vector<ByteRange>& ranges, std::vector<uint64_t>* checksums);
-  // Whether an element has these bits; zero above its size.
+  // Whether an element has these bits, of which those above the element's size are zero.
   Failure HasBits(tunefarm::v1::DataType type, uint64_t bits, CUdeviceptr data, uint64_t elements, bool* found);
 
   // Compare of server/worker/verify/compare.h, on the device. `pattern` is what `actual` held before its launch

@@ -29,7 +29,7 @@ class TrialPhases {
   tunefarm::worker::v1::Result& result() { return result_; }
   PhaseReporter* reporter() const { return reporter_; }
   MonotonicTime BeginPhase(tunefarm::v1::Phase phase);
-  // For Measure: what the last sample left, whose outputs were poisoned in this pattern before it.
+  // For Measure: compares what the last sample left in the outputs, which had this pattern before it.
   Failure CheckLastSample(PoisonPattern pattern);
 
  private:

@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kShare = 0.08;
 constexpr double kShortNs = 20e6;
-// Above this share of a launch's processor time, threads beside the first matter to its time.
+// The share of a launch's processor time above which threads other than the first affect its time.
 constexpr double kOthersShare = 0.08;
-// A wait for a processor that shows that there are too few for all that runs.
+// A wait for a processor that is longer shows that the machine has more runnable threads than processors.
 constexpr double kLongWaitNs = 1e6;
 // Launches before a time is contradicted: kDoubtfulLaunches, or fewer after kPatience, but at least
 // kDoubtfulLaunchesMin.

@@ -5,8 +5,8 @@
 // clock.
 //
 // Disturbances only make a witnessed launch longer, so that the shortest counts, and before a time is contradicted many
-// are taken, the overhead of the way there is measured again, and so are the samples. On a machine with more to run
-// than processors every launch waits for one; that wait does not count (NeededNs).
+// are taken, and the overhead of command and answer and the samples are measured again. On a machine with more runnable
+// threads than processors every launch waits for one; that wait does not count (NeededNs).
 //
 // Pure but for the calls. One thread.
 #pragma once
@@ -30,33 +30,34 @@ bool MayWin(double median_ns, double race_limit_ns);
 // `slack_ns`, which covers what only a first launch pays (cold code and address translations, a processor that wakes).
 bool IsContradicted(double claimed_ns, double witnessed_ns, double slack_ns);
 
-// One witnessed launch, in nanoseconds. Where only the first is known, the others are 0: then all of it counts.
+// One witnessed launch. Where only wall_ns is known, the others are 0, and all of wall_ns counts.
 struct WitnessedTime {
-  double wall_ns = 0;         // by the clock, with the overhead of the way there and back
+  double wall_ns = 0;         // by the clock, with the overhead of command and answer
   double waited_ns = 0;       // of that: the kernel's first thread or the worker could run, but had no processor
   double busy_ns = 0;         // processor time of all of the kernel's threads
   double others_busy_ns = 0;  // of that: of threads beside the first, whose waits for a processor nobody sees
 };
 
-// What the launch needs where it need not wait for a processor. The wait does not count, but what the kernel's threads
-// computed always does: a kernel whose own threads let the first one wait, or that answers before its work is done,
-// gains nothing. Never more than the time by the clock.
+// The nanoseconds that the launch takes apart from waits for a processor and from `overhead_ns`. The processor time of
+// the kernel's threads always counts: a kernel whose own threads make the first one wait, or that answers before its
+// work is done, gains nothing. Never more than wall_ns.
 double NeededNs(const WitnessedTime& time, double overhead_ns);
 
-// What the worker does. The first call that fails ends the hearing.
+// What the worker does. HearWitnesses ends with the first call that fails.
 struct WitnessCalls {
+  // One witnessed launch.
   std::function<Failure(WitnessedTime* time)> launch;
-  // That overhead, around work of so many nanoseconds.
+  // The overhead of command and answer, measured around work of `busy_ns`.
   std::function<Failure(double busy_ns, double* ns)> overhead;
   // Takes the samples again: the median.
   std::function<Failure(double* median_ns)> sample_again;
 };
 
 struct WitnessVerdict {
-  Failure failure;  // of a call
+  Failure failure;  // of the call that failed
   bool contradicted = false;
-  // Contradicted unless it is that threads beside the first waited for a processor: others of the same hearing did. It
-  // says nothing about the config; `contradicted` is false.
+  // The time is contradicted, but threads beside the first may have waited for a processor, which is not counted: the
+  // first thread or the worker had to wait. This says nothing about the config; `contradicted` is false.
   bool unsettled = false;
   double claimed_ns = 0;    // by the samples that count: the last ones
   double witnessed_ns = 0;  // the shortest launch since by NeededNs

@@ -1,4 +1,4 @@
-"""Kernels that go through rows."""
+"""Kernels that reduce rows: softmax, and the gradients of layer normalisation."""
 
 import triton
 import triton.language as tl

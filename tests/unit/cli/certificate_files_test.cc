@@ -307,7 +307,7 @@ TEST_F(UnreachableTest, NoPermission) {
     EXPECT_EQ(ReasonOf(Explain("unix:" + Path())), "NO_PERMISSION");
     return;
   }
-  // Root may open every socket, and asks as somebody else.
+  // Root may open every socket, so that it asks as another user.
   ASSERT_EQ(chmod(directory_.path().c_str(), 0711), 0);
   const pid_t child = fork();
   if (child == 0) {

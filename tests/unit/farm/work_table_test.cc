@@ -18,7 +18,7 @@ class WorkTableTest : public testing::Test {
   static WorkTable::Key Work(uint64_t work, int64_t study_id = 10, int64_t job_id = 1) {
     return {job_id, study_id, "scope", work};
   }
-  // The agent asks for a trial of its, which it has in hand from now on.
+  // Asks for a trial of the agent, which is assigned to it from here on.
   WorkTable::Answer Ask(const std::string& agent, int64_t ordinal, const WorkTable::Key& key) {
     in_hand_.insert(ordinal);
     return table_.Ask(key, {agent, 1, 1, ordinal},

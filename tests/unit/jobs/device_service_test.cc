@@ -130,7 +130,7 @@ TEST_F(DeviceServiceTest, AJobThatWaitsForItsDeviceSaysWhy) {
   EXPECT_EQ(farm.Job(job).state_reason(), "");
 }
 
-// Of its compiler, its inputs and its reference nothing is heard before it ends: what is waited for is said.
+// Compilation, inputs and reference report nothing before they end; meanwhile the job says what it waits for.
 TEST_F(DeviceServiceTest, AJobNoneOfWhoseTrialsEndsSaysWhatItWaitsFor) {
   Farm farm(directory_.path());
   farm.evaluator().set_scripter([](const FakeEvaluator::Question& question) {
@@ -156,7 +156,7 @@ TEST_F(DeviceServiceTest, AJobNoneOfWhoseTrialsEndsSaysWhatItWaitsFor) {
   EXPECT_EQ(farm.Job(job).state_reason(), "");
   const std::string first = "waiting for the first trial of N=20000000 for more than ";
   const std::string doing = ": it compiles, its inputs and its reference are prepared, or other jobs use the device";
-  // The second trial takes no longer than the first, which is no news.
+  // The second trial takes no longer than the first, so that nothing is reported.
   EXPECT_EQ(told,
             (std::vector<std::string>{first + "10.0 s" + doing, first + "20.0 s" + doing, first + "40.0 s" + doing}));
 }

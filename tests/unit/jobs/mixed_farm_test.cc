@@ -124,7 +124,7 @@ class SharedWorkTest : public MixedFarmTest {
     a_ = Ask("a", "HOST-1").assignments(0);
     b_ = Ask("b", "HOST-2").assignments(0);
   }
-  // What becomes of a trial of the assignment.
+  // Control's answer to the claim of a trial of the assignment.
   wire::WorkAnswer Claim(const std::string& id, const wire::Assignment& assignment, int trial, uint64_t work) {
     wire::ClaimWorkRequest request;
     request.set_agent_id(id);
@@ -199,7 +199,7 @@ TEST_F(SharedWorkTest, WhoeverIsNextRunsWhenTheFirstOneIsGoneOrHasNoVerdict) {
 TEST_F(SharedWorkTest, DaemonsThatStartAgainKnowOfNoWork) {
   EXPECT_TRUE(Runs("a", a_, 0, 7));
   Restart();
-  // The first word of each brings its claims back, and the first one to ask runs.
+  // The first call of each agent restores its claims, and the first one that asks runs.
   const auto listed = [&](const std::string& id, const std::string& device, const wire::Assignment& assignment) {
     wire::SynchronizeRequest request = Request(id, device, 0);
     request.set_control("the one before");

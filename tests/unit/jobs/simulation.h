@@ -56,13 +56,13 @@ class SimulatedAgent {
     std::set<int64_t> reported;
   };
   void Synchronize();
-  // How another agent's trials ended that did the work of these, by ordinal. It never waits for others, as if it had
-  // not got the answer: control must bear that.
+  // The results of other agents' trials that did the work of these, by ordinal. This agent never waits for others, as
+  // if the answer were lost: control must handle that.
   std::map<int64_t, tunefarm::v1::Trial> Claim(const Held& held,
                                                const std::vector<tunefarm::agent::v1::TrialSpec>& specs);
   void Report(Held* held);
   void Send(const tunefarm::agent::v1::ReportTrialsRequest& request);
-  // Configs that take the same time do the same.
+  // Equal for configs with equal times.
   static uint64_t WorkOf(const Held& held, const tunefarm::agent::v1::TrialSpec& spec);
   tunefarm::v1::Trial Measure(const Held& held, const tunefarm::agent::v1::TrialSpec& spec);
 

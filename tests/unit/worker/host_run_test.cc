@@ -297,7 +297,7 @@ TEST_F(HostRunTest, WhatATrialLeavesIsRemovedWhateverItsMode) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch));
 }
 
-// An error of ours, not of the next config's: another runner has to take the place of this one.
+// An error of the machine, not of the next config: another runner has to replace this one.
 TEST(HostRunScratchTest, ARunnerThatCannotEmptyItRunsNothingMore) {
   HostKernel kernel(kFaultyDefinition, kFaultySource);
   ASSERT_TRUE(kernel.Prepare().ok());

@@ -251,7 +251,7 @@ TEST(HonestTest, TwoHundredConfigsAreWitnessedAndNoneIsRefused) {
   }
 }
 
-// So many for each processor of the machine, which never wait for anything else.
+// Processes that compute without a pause, `for_each` for each processor of the machine.
 class BusyProcesses {
  public:
   explicit BusyProcesses(unsigned for_each) {

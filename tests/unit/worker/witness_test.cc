@@ -18,8 +18,8 @@ constexpr double kOverheadNs = 12e3;
 
 Failure Crash(const char* message) { return {v1::OUTCOME_RUN_CRASH, message}; }
 
-// A kernel of `true_ns` on a machine whose launches are disturbed with a probability, by an exponential time, and where
-// each thread may have to wait for a processor for 10 to 30 ms, the launches that measure the overhead not.
+// A kernel of `true_ns` on a machine that disturbs launches with the probability `disturbed`, by an exponentially
+// distributed time. Threads may wait for a processor for 10 to 30 ms, except in launches that measure the overhead.
 struct Machine {
   double true_ns = 0;
   double disturbed = 0;

@@ -82,7 +82,7 @@ def _without_daemon(run_id: str, name: str, gpu: "_asking.Gpu", snapshot: Option
     return Agreed(_wire.values_from(best.config.values), f"of the snapshot that run {run_id} agreed on: {error.message}")
 
 
-# ---- Notes, among the answers that are kept. They hold without the daemon, so that it is no part of their scope ----
+# ---- Notes, which are files of _kept. Their scope does not name the daemon, since they are used without it ----
 
 
 def _file_of(run_id: str, name: str = "") -> str:

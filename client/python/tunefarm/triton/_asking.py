@@ -2,7 +2,7 @@
 
 The best config of a kernel and a key is that of a definition whose display name has the digest of both, so that one call
 by name answers. The definition itself is of the first call with the key: its shapes, types, scalars and integers.
-Answers are kept for later starts, which take them without asking, and have a thread ask again for the starts after them."""
+Answers are kept for later starts, which use them without asking; a thread then asks again, for the next start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LABEL = "tunefarm.triton.autotune"
 _WORST_MATCH = "STALE_SOURCE"  # the same kernel and key, where other shapes were submitted later
 _LOOKUP_SECONDS = 10.0
 _TUNE_SECONDS = 1800.0  # of a job; Triton tunes what takes longer, such as one whose turn does not come
-# Before kept answers are asked for again: the launch that takes one goes on meanwhile without sharing the interpreter.
+# Before the daemon is asked again for a kept answer: the launch continues without sharing the interpreter lock.
 _REFRESH_PAUSE_SECONDS = 0.1
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 _INTEGER_BYTES_MAX = 16 << 20  # of a tensor that is taken by value
@@ -82,9 +82,9 @@ class Kernel:
         return f"{_definition.display_name(self._function.fn.__name__)[:40]}_{digest.hexdigest()[:20]}"
 
     def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Optional[Decision]:
-        """One of the decorator's configs, or of those that pruning makes: what is kept from an earlier start on a GPU
-        like this one, which is asked for again later, else what the daemon has found. UnavailableError where it is away
-        and nothing is kept."""
+        """One of the decorator's configs, or of those that pruning makes: the one that is kept from an earlier start on
+        the same kind of GPU, for which the daemon is asked again later, or else the one that the daemon has found; None
+        if there is neither. UnavailableError where the daemon is away and nothing is kept."""
         name, gpu, session = self.name(key), current_gpu(), current_session()
         kept = self.listed(session.kept(name, gpu), pruned)
         if kept is not None and gpu.kind:
@@ -107,7 +107,8 @@ class Kernel:
         return self._config(pruned(), config) if config and found is None else found
 
     def tune(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> Decision:
-        """Waits until the daemon has tried them all."""
+        """Waits until the daemon has tried all configs. Where none ran and was right, the decision is Triton's own
+        tuning."""
         name, gpu, session = self.name(key), current_gpu(), current_session()
         running = session.job_of(name)
         if running is not None:  # of another process
@@ -150,7 +151,7 @@ class Kernel:
             return all(answer.get(name, value) == value for name, value in values)
 
         def is_meant(config: Any) -> bool:
-            # Most configs differ in these.
+            # First the values in which most configs differ.
             return (has((name, _unwrapped(value)) for name, value in config.kwargs.items()) and
                     has({**_tune.OPTIONS, **_values_of(config)}.items()))
 
@@ -427,11 +428,11 @@ def _synchronize() -> None:
 
 
 class Gpu(NamedTuple):
-    """The one on which this process launches now; empty where PyTorch does not say which it is."""
+    """The current GPU of this process; all empty where PyTorch does not say which it is."""
 
     name: str = ""
     uuid: str = ""
-    kind: str = ""  # what is the same of all GPUs for which an answer holds
+    kind: str = ""  # the properties that all GPUs with the same answers have in common
 
 
 def current_gpu() -> Gpu:
@@ -445,8 +446,8 @@ def current_gpu() -> Gpu:
 
 
 class _Session:
-    """A process's connection to its daemon, and what is kept of that daemon's answers. A daemon that was away once is
-    not asked again. Used by one launch at a time, and by the thread that asks again."""
+    """A process's connection to its daemon, and the kept answers of that daemon. A daemon that was away once is not
+    asked again. Used by one launch at a time, and by the thread that asks again."""
 
     def __init__(self, is_of_fork: bool) -> None:
         self.process = os.getpid()
@@ -497,7 +498,7 @@ class _Session:
         return own
 
     def best(self, name: str, gpu: Gpu) -> Optional[model.Answer]:
-        """The best config of the definitions of that name, which is kept; None where none is known. UnavailableError
+        """The best config of the definitions of that name, which it keeps; None where none is known. UnavailableError
         where the daemon is away."""
         client, device = self.client(), self.selector(gpu)
         try:
@@ -545,8 +546,8 @@ class _Session:
         return f"{gpu.kind} at {self._daemon}"
 
     def refresh(self, name: str, gpu: Gpu) -> None:
-        """Has a thread ask the daemon again for what is kept, for the next start, unless the process ends before that.
-        Not in a child of a process that may have connected: gRPC does not survive a fork."""
+        """Lets a thread ask the daemon again for a kept answer, for the next start, unless the process ends before.
+        Does nothing in a child of a process that may have connected: gRPC does not survive a fork."""
         if self._is_of_fork or self._gone is not None:
             return
         with self._refreshing:
@@ -576,13 +577,13 @@ class _Session:
             _log.refreshed(name, outcome, what)
 
     def _finish(self) -> None:
-        """At the end of the process, which must not stop a thread inside of gRPC: waits for the call in flight."""
+        """At the end of the process: waits for the call in flight, since no thread may be stopped inside gRPC."""
         if self.process == os.getpid():
             self._ends.set()
             self._is_idle.wait()
 
     def _asked_again(self, name: str, gpu: Gpu) -> Tuple[str, str]:
-        """What came of it, and the new answer."""
+        """The outcome (_log.UNCHANGED, ...), and the new answer where it differs."""
         before = self.kept(name, gpu)
         answer = self.best(name, gpu)
         if answer is None:

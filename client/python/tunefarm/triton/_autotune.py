@@ -73,8 +73,8 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
     """@triton.autotune with all its arguments, but that the daemon tunes.
 
     A config that the daemon knows for the kernel (its source, its configs, the version of Triton), the key and the GPU is
-    taken, and nothing is launched for tuning. It is kept on this machine: later starts take it without asking, and have a
-    thread ask again, for the start after them. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
+    taken, and nothing is launched for tuning. It is kept on this machine: later starts use it without asking, and a
+    thread asks again for the next start. For others `policy` says what happens, or else TUNEFARM_TRITON_POLICY:
     "wait" (the default): the call waits for the daemon, at most 30 minutes for a job, which tunes the kernel for the shapes,
     types and scalars of the call, on random floating-point numbers and on the call's integers.
     "default": the first config; the daemon tunes meanwhile, for the next start.
@@ -85,7 +85,7 @@ def autotune(configs: Any, key: Any, *arguments: Any, policy: Optional[str] = No
     and later starts take what the first of them was told. Where that is that nothing is known, and also where a process
     cannot know it, they take the first config, the latter with a warning; Triton tunes nothing there, and "inprocess" is
     "default".
-    TUNEFARM_TRITON_LOG=1 makes each decision a line on standard error, and counts them when the process ends.
+    TUNEFARM_TRITON_LOG=1 prints each decision on standard error, and their counts when the process ends.
     """
     original = _original(importlib.import_module(_MODULES[0]))
     return _decorator(original, (configs, key, *arguments), named, policy)

@@ -1,8 +1,8 @@
-"""What was answered at earlier starts, kept on this machine. Private.
+"""Answers of the daemon from earlier starts, kept on this machine. Private.
 
 Each answer is a JSON file of its own in $XDG_CACHE_HOME/tunefarm/triton (~/.cache where the variable is not set), which
-repeats the question: a file that is damaged, or of another question, is no answer. A file changes as a whole, so that
-processes and threads may read and write at the same time."""
+contains the question: a file that is damaged, or of another question, is ignored. Files are replaced as a whole, so
+that processes and threads may read and write at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BYTES_MAX = 64 << 10  # of a file
 
 
 def read(name: str, scope: str) -> Dict[str, Any]:
-    """The answer to `name`, in which `scope` says what else decides it; empty where none is kept."""
+    """The answer for `name`, where `scope` names what else it depends on; empty where none is kept."""
     try:
         kept = json.loads(_files.read(_path(name, scope), _BYTES_MAX))
     except (TunefarmError, OSError, ValueError, RecursionError):
@@ -33,7 +33,7 @@ def read(name: str, scope: str) -> Dict[str, Any]:
 
 
 def keep(name: str, scope: str, answer: Mapping[str, Any]) -> None:
-    """Where the file cannot be written, nothing is kept."""
+    """Stores the answer, or marks an equal one as confirmed. Does nothing where the file cannot be written."""
     path = _path(name, scope)
     try:
         if dict(answer) == read(name, scope):
@@ -66,7 +66,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Answers, and what a process left behind that ended while it wrote one."""
+    """Removes the oldest files, which are answers or temporary files of processes that ended while they wrote."""
     files = list(folder.iterdir())
     if len(files) > _FILES_MAX:
         files.sort(key=lambda file: file.stat().st_mtime)

@@ -19,7 +19,7 @@ AGREED = "agreed on by the run"
 FIRST = "the first config"
 TRITON = "Triton's own tuning"
 
-# What came of asking the daemon again for kept answers.
+# Outcomes of asking the daemon again for kept answers.
 UNCHANGED = "unchanged"
 CHANGED = "changed for the next start"
 UNKNOWN = "unknown to the daemon now"
@@ -27,7 +27,8 @@ FAILED = "without an answer"
 
 
 class Decision(NamedTuple):
-    """What a launch gets: a config, or None for Triton's own tuning; where it comes from; and why, for people."""
+    """What a launch uses: a config, or None for Triton's own tuning; its source (a constant above); the reason, for
+    people."""
 
     config: Optional[Any]
     source: str
@@ -56,7 +57,7 @@ def decided(kernel: str, key: Any, decision: Decision) -> None:
 
 
 def refreshed(name: str, outcome: str, what: str) -> None:
-    """What came of asking the daemon again for a kept answer; `what`: the new one, or the error."""
+    """Logs the outcome of asking the daemon again for a kept answer; `what`: the new answer, or the error."""
     if _is_on():
         _count(_refreshes, outcome, f"{name} asked again: {outcome}{' '.join(f': {what}'.split()) if what else ''}")
 

@@ -10,7 +10,7 @@ _cache = Cache("triton")
 
 
 class RemoteCacheBackend:
-    """Triton takes a class that has this name among its bases."""
+    """Triton accepts a class that has a base of this name."""
 
 
 class RemoteCache(RemoteCacheBackend):
@@ -19,14 +19,14 @@ class RemoteCache(RemoteCacheBackend):
         TRITON_CACHE_MANAGER=triton.runtime.cache:RemoteCacheManager
         TRITON_REMOTE_CACHE_BACKEND=tunefarm.triton:RemoteCache
 
-    `key` is Triton's, of all that a compilation depends on. Without the daemon everything is a miss, which Triton compiles,
-    and a warning says so once. Threads may share it."""
+    `key` is Triton's hash of all that a compilation depends on. Without the daemon all entries are misses, so that
+    Triton compiles, and one warning says so. Threads may share it."""
 
     def __init__(self, key: str) -> None:
         self._key = key
 
     def get(self, filenames: List[str]) -> Dict[str, bytes]:
-        """All files, or none: Triton takes a kernel whose files are not all there for a compiled one."""
+        """All files or none: Triton would use a kernel of which files are missing as if it were complete."""
         keys = {filename: f"{self._key}/{filename}" for filename in filenames}
         found = _cache.get(list(keys.values()))
         if not all(key in found for key in keys.values()):

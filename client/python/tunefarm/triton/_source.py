@@ -107,7 +107,8 @@ def is_heuristics(decorated: Any) -> bool:
 
 
 def prepare_all(tuner: Any) -> None:
-    """What an Autotuner's first launch would wait for. What is wrong, or defined later, is for that launch to find."""
+    """Prepares what an Autotuner's first launch would wait for. Ignores errors, such as names that are defined later:
+    the launch reports those that remain."""
     try:
         inner = tuner.fn
         while is_heuristics(inner):

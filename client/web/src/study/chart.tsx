@@ -33,7 +33,7 @@ const HEIGHT = 340;
 const FAILURE_ROW = 10;
 const FAILURE_ROWS_MAX = 6;
 const NEAR_PX = 12;
-const FLAT_AXIS = 1.1; // its end over the time that all trials have
+const FLAT_AXIS = 1.1; // the end of the axis of equal times, divided by that time
 const levelDashes = [
   [7, 4],
   [2, 3],

@@ -7,7 +7,7 @@ export function isRead(coverage: StudyCoverage | undefined): boolean {
   return (coverage?.isCut ?? false) || int(coverage?.read) >= int(coverage?.stored);
 }
 
-// So will the next answers be.
+// Later answers have the same content: the study has ended, and all of it is read.
 export function isSettled(coverage: StudyCoverage | undefined): boolean {
   return coverage !== undefined && !coverage.isOpen && !coverage.isBehind && isRead(coverage);
 }

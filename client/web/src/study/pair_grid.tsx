@@ -40,7 +40,7 @@ export function PairGrid(props: {
   const likely: [string, string] = [props.pairs[0]?.first ?? names[0] ?? "", props.pairs[0]?.second ?? names[1] ?? ""];
   const [column, row] = props.pair ?? likely;
   const isPossible = column !== "" && row !== "" && column !== row;
-  // Asked for once it was in sight, after the chart: the content of the view does not wait for it.
+  // Requested when it was scrolled into view, after the chart: the content of the view does not wait for it.
   const [wasSeen, setSeen] = useState(false);
   const top = useRef<HTMLDivElement>(null);
   const canBeSeen = names.length >= 2 && props.isChartThere;

@@ -1,4 +1,4 @@
-// What the view of a study asks the daemon for again and again, and how often.
+// What the view of a study polls from the daemon, and how often.
 import type { AnalyzeStudyResponse, GetParameterGridResponse, Job, StudyCoverage, TrialFilter } from "api";
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api";
@@ -9,7 +9,7 @@ import type { Chart } from "./chart";
 import { isRead, isSettled } from "./coverage";
 import { writeFilter } from "./filter";
 
-// Charts of more trials are asked for less often.
+// Charts of more trials are polled less often.
 const MANY_TRIALS = 100_000;
 const IMPORTANCE_REST_MS = 1000;
 const COLUMNS = 600;
@@ -19,7 +19,7 @@ function pollMs(coverage: StudyCoverage | undefined): number {
   return isRead(coverage) && int(coverage?.stored) > MANY_TRIALS ? 5000 : 1000;
 }
 
-// An answer to a call that takes known_revision, or what was known where it says nothing new.
+// The answer to a call that takes known_revision, or the previous answer where nothing has changed.
 function newer<T extends { coverage?: StudyCoverage }>(next: T, previous: T | undefined): T {
   if (!previous || next.coverage?.revision !== previous.coverage?.revision) return next;
   const isNews = isSettled(next.coverage) !== isSettled(previous.coverage);
@@ -65,7 +65,7 @@ export function useChart(study: string, filter: TrialFilter, isTime: boolean, is
   );
 }
 
-// `value` once it has not changed for a while.
+// The last `value` that did not change for `ms` milliseconds.
 function useRested<T>(value: T, ms: number): T {
   const [rested, setRested] = useState(value);
   useEffect(() => {
@@ -75,8 +75,8 @@ function useRested<T>(value: T, ms: number): T {
   return rested;
 }
 
-// The analysis with its importance, which takes the daemon a second of a core: asked for when the study has grown by a
-// quarter, at its end, and once the filter rests.
+// The analysis with its importance, which takes the daemon up to a second of one core: requested when the study has
+// grown by a quarter, at its end, and when the filter has not changed for a while.
 export function useAnalysis(study: string, filter: TrialFilter) {
   const filterText = writeFilter(filter);
   const effects = usePoll(
@@ -108,7 +108,7 @@ export function useAnalysis(study: string, filter: TrialFilter) {
 }
 
 
-// How configs did by the values of two parameters; undefined: not asked for yet.
+// Results of configs by the values of two parameters; undefined: not requested yet.
 export function useGrid(
   study: string,
   filter: TrialFilter,

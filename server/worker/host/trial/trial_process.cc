@@ -57,7 +57,7 @@ std::vector<pid_t> Children() {
   return children;
 }
 
-// What the Linux scheduler has counted of a thread since it began, in nanoseconds: 0 where it does not count.
+// What the Linux scheduler has counted for a thread since its start, in nanoseconds; 0 where it does not count.
 struct ThreadTimes {
   int64_t busy_ns = 0, waited_ns = 0;
 };
@@ -72,7 +72,7 @@ ThreadTimes TimesIn(const std::string& schedstat) {
   return times;
 }
 
-// This thread's and a frozen child's, of which `busy_ns` is exact: it does not run.
+// Times of this thread and of a child. `busy_ns` is exact while the child is frozen.
 struct TimesOfBoth {
   explicit TimesOfBoth(pid_t child) : first(TimesIn("/proc/" + std::to_string(child) + "/schedstat")) {
     waited_ns = first.waited_ns + TimesIn("/proc/thread-self/schedstat").waited_ns;
@@ -83,9 +83,9 @@ struct TimesOfBoth {
     }
   }
 
-  ThreadTimes first;  // of the child's threads
-  int64_t waited_ns = 0;
-  int64_t busy_ns = 0;  // of all threads of the child
+  ThreadTimes first;      // the child's first thread
+  int64_t waited_ns = 0;  // of the child's first thread and of this one
+  int64_t busy_ns = 0;    // of all threads of the child
 };
 
 }  // namespace

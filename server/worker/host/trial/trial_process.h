@@ -117,10 +117,10 @@ class TrialProcess {
   bool HasStood() const;
   void Thaw();
   // For a frozen child: sends the command, thaws it, waits for the answer as Await does, and freezes it again.
-  // `time`, if it is frozen again: wall_ns is by this process's clock, from before the child could run until its answer
-  // was there; waits are those that the Linux scheduler counted meanwhile (0 where it does not count); processor time
-  // is counted until it is frozen. A child that dies before it is frozen again has not answered; one that ran before
-  // its time (kContinued) gets no command.
+  // `time` is set if the child is frozen again: wall_ns is by this process's clock, from before the child could run
+  // until its answer was there; waited_ns is what the Linux scheduler counted in that time (0 where it does not count);
+  // processor time is counted until the child is frozen. A child that dies before it is frozen again has not answered;
+  // one that ran before its time (kContinued) gets no command.
   TrialReply ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                         const std::function<void()>& when_late, WitnessedTime* time);
   // Threads that it has now, at least 1.

@@ -229,7 +229,7 @@ TEST_F(FrozenTrialTest, OneThatDiedCannotBeFrozen) {
   EXPECT_FALSE(process_->HasStood());
 }
 
-// Takes all of the first processor of this thread's until the end.
+// A process that uses the first processor of this thread until it is destroyed.
 class BusyProcess {
  public:
   BusyProcess() : pid_(fork()) {
@@ -269,7 +269,7 @@ TEST_F(FrozenTrialTest, AWaitForAProcessorIsNoWork) {
   ASSERT_TRUE(BusyProcess::PinToFirst(pid_));
   const BusyProcess busy[3];
   ASSERT_TRUE(process_->Freeze());
-  // Longer than the slices that the scheduler gives to a process beside three others.
+  // Longer than the time slices that the scheduler gives to one of four processes.
   command_.count = 50'000'000;
   double waited_ns = 0;
   for (int i = 0; i < 100 && waited_ns < 1e6; ++i) {
