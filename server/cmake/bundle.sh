@@ -2,8 +2,8 @@
 # bundle.sh BUILD_DIRECTORY BUNDLE_DIRECTORY
 #
 # Makes a folder that runs on another x86-64 Linux with glibc 2.36 or newer without installing anything: stripped programs,
-# the shared libraries they need ($ORIGIN rpath), kernels, the Python package. NVRTC and cuBLAS stay out: they
-# are found on the machine.
+# the shared libraries they need ($ORIGIN rpath), kernels, the Python package without type stubs. NVRTC and cuBLAS stay
+# out: they are found on the machine.
 set -euo pipefail
 
 build=$1
@@ -20,7 +20,7 @@ cp -r "$root/kernels" "$bundle/share/tunefarm/kernels"
 rm -f "$bundle/share/tunefarm/kernels/CMakeLists.txt"
 mkdir "$bundle/python"
 cp -r "$build/python/tunefarm" "$bundle/python/"
-find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
+find "$bundle/python" \( -name __pycache__ -o -name '*.pyi' \) -prune -exec rm -rf {} +
 # Launching from Python: looked for beside the package's files.
 cp -L "$build/client/launch/libtunefarm-launch.so.1" "$bundle/python/tunefarm/"
 cp -r "$root/server/daemon/deploy" "$bundle/share/tunefarm/deploy"

@@ -98,10 +98,11 @@ absl::StatusOr<ClaimFilters::Trials> ClaimFilters::Measured(Claim* claim) {
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i].has_value()) continue;
     const MeasuredRow& row = *found[i];
-    ASSIGN_OR_RETURN(const Trial earlier, TrialOfRow(row.trial));
+    const absl::StatusOr<Trial> earlier = TrialOfRow(row.trial);
+    if (!earlier.ok()) continue;  // a damaged row: the config runs
     // The one that ran: it may itself have got the verdict of another one of its study.
-    const int64_t ordinal = earlier.reused() ? earlier.reused_ordinal() : row.trial.ordinal;
-    Trial trial = TakenOver(earlier, TrialNameOf(row.job_id, row.study_number, ordinal));
+    const int64_t ordinal = earlier->reused() ? earlier->reused_ordinal() : row.trial.ordinal;
+    Trial trial = TakenOver(*earlier, TrialNameOf(row.job_id, row.study_number, ordinal));
     wire::TrialSpec* const spec = claim->assignment.mutable_trials(static_cast<int>(i));
     if (trial.headers() != 0) {
       *spec->mutable_measured() = std::move(trial);

@@ -167,9 +167,10 @@ absl::StatusOr<wire::ClaimWorkResponse> ControlLink::ClaimWork(const wire::Claim
     ASSIGN_OR_RETURN(const std::vector<TrialRow> rows,
                      store_->trials()->GetTrials(study_id, {ordinals.begin(), ordinals.end()}));
     for (const TrialRow& row : rows) {
-      ASSIGN_OR_RETURN(Trial trial, TrialOfRow(row));
-      trial.clear_config();
-      trials[{study_id, row.ordinal}] = std::move(trial);
+      absl::StatusOr<Trial> trial = TrialOfRow(row);
+      if (!trial.ok()) continue;  // a damaged row: nothing is taken over
+      trial->clear_config();
+      trials[{study_id, row.ordinal}] = *std::move(trial);
     }
   }
   wire::ClaimWorkResponse response;
