@@ -118,7 +118,7 @@ class RemoteCache(unittest.TestCase):
             self.assertIsNone(user.got("K"))
             self.assertFalse((farm.directory / "remote_cache").exists())
 
-    def test_users_of_the_client_socket_do_not_feed_the_administrator(self):
+    def test_the_administrator_gets_no_entries_of_the_client_socket(self):
         with Farm() as farm:
             farm.start()
             client(farm).put("K", "of somebody")

@@ -245,7 +245,7 @@ class WithoutDaemon(WithDaemon):
         with mock.patch.object(_remote_cache.time, "monotonic", return_value=later):
             self.assertEqual(backend.get(["file"]), {"file": b"data"})
 
-    def test_who_may_not_store_reads(self):
+    def test_a_caller_without_the_role_kernels_reads_only(self):
         backend = tunefarm.triton.RemoteCache("K")
         self.daemon.entries["triton", "K/file"] = b"data"
         self.daemon.refusal = grpc.StatusCode.PERMISSION_DENIED

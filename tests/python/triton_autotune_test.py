@@ -492,7 +492,7 @@ class Kept(KeptTest):
     def test_what_the_daemon_no_longer_knows_is_asked_at_the_next_start(self):
         self.tuned()
         self.daemon.bests.clear()
-        self.has_kept(128, "asked again: unknown to the daemon now")
+        self.has_kept(128, "asked again: unknown to the daemon")
         self.assertEqual(self.files(), [])
         self.tuned()
 

@@ -74,7 +74,7 @@ TEST_F(RemoteLinkTest, WhatSaysNothingNewIsSaidAsOftenAsTheLeaseNeedsIt) {
   EXPECT_EQ(farm_.asked.size(), 3);
 }
 
-TEST_F(RemoteLinkTest, WorksAreClaimedBehindTheAgentsBack) {
+TEST_F(RemoteLinkTest, ClaimWorkDoesNotBlock) {
   Register();
   EXPECT_FALSE(link_->shares_work()) << "control has not said so";
   farm_.shares_work = true;

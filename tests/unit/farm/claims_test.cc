@@ -254,7 +254,7 @@ TEST_F(ClaimedWorksTest, OnlyVerdictsAreTakenOver) {
   EXPECT_TRUE(Runs(OfOther(2), 11));
 }
 
-TEST_F(ClaimedWorksTest, AClaimEndsWithTheUnitInTheAgentsHands) {
+TEST_F(ClaimedWorksTest, AClaimEndsWithItsUnit) {
   const auto returned = [&] { claims_.Erase(Searched(1)); };
   const auto lost = [&] { claims_.EraseAgent("agent"); };
   const auto held = [&] { claims_.Hold(1); };
@@ -293,7 +293,7 @@ TEST_F(ClaimedWorksTest, WhatTheAgentDoesNotHoldRunsAndClaimsNothing) {
   EXPECT_TRUE(Ask(Searched(1), 0).is_elsewhere);
 }
 
-TEST_F(ClaimedWorksTest, ADatabaseThatWasReplacedTakesTheWorksAlong) {
+TEST_F(ClaimedWorksTest, WorksAreForgottenWhenTheDatabaseIsReplaced) {
   EXPECT_TRUE(Runs(Searched(1), 0));
   const auto known = claims_.Find(ReportOf(Searched(1), {0}));
   ASSERT_TRUE(known.has_value());

@@ -186,7 +186,7 @@ TEST_F(SharedWorkTest, AnAgentTakesOverWhatAnotherOneMeasuresAndIsWoken) {
   EXPECT_EQ(answer.measured().measurement().median_ns(), 1000);
 }
 
-TEST_F(SharedWorkTest, WhoeverIsNextRunsWhenTheFirstOneIsGoneOrHasNoVerdict) {
+TEST_F(SharedWorkTest, AnotherAgentRunsWhereTheFirstIsLostOrHasNoVerdict) {
   EXPECT_TRUE(Runs("a", a_, 0, 7));
   EXPECT_TRUE(Claim("b", b_, 0, 7).is_elsewhere());
   ReportFirst("a", a_, 7, tunefarm::v1::OUTCOME_NOISY);

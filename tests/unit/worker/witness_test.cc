@@ -119,7 +119,7 @@ TEST(WitnessTest, AFalseTimeIsContradictedWhereEveryLaunchWaits) {
   EXPECT_NEAR(verdict.witnessed_ns, 1e6, 0.05e6);
 }
 
-TEST(WitnessTest, WaitsOfOtherThreadsSettleNothing) {
+TEST(WitnessTest, WaitsOfOtherThreadsLeaveItUndecided) {
   Machine machine;
   machine.true_ns = machine.again_ns = 1e6;
   machine.others_share = 0.5;

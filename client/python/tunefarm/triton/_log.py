@@ -22,7 +22,7 @@ TRITON = "Triton's own tuning"
 # Outcomes of asking the daemon again for kept answers.
 UNCHANGED = "unchanged"
 CHANGED = "changed for the next start"
-UNKNOWN = "unknown to the daemon now"
+UNKNOWN = "unknown to the daemon"
 FAILED = "without an answer"
 
 
