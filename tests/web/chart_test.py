@@ -33,6 +33,11 @@ for (let i = 0; i < bytes.length; i += 4096) text += String.fromCharCode(...byte
 return [btoa(text), canvas.width, ratio,
         ...[plot.left - whole.left, plot.top - whole.top, plot.width, plot.height].map(v => v * ratio)];
 """
+SHOW_CHART = """
+const canvas = document.querySelector(".chart canvas");
+canvas?.scrollIntoView({block: "center"});
+return canvas !== null;
+"""
 CLEAR_READOUT = """
 document.querySelector(".readout").textContent = "";
 document.querySelector(".chart").scrollIntoView({block: "center"});
@@ -156,7 +161,7 @@ class ChartTest(PageTest):
         browser.view(f"{STUDY}{query}")
         browser.driver.refresh()
         browser.wait_text(rf"(?m)^{TRIALS} trials")
-        browser.driver.execute_script("document.querySelector('.chart').scrollIntoView({block: 'center'})")
+        wait_until(lambda: browser.driver.execute_script(SHOW_CHART), "the chart")
         pixels = lambda: Canvas(browser.driver)
         canvas = wait_until(lambda: (c := pixels()).grid(True) and c.grid(False) and c, "a chart with its grid")
         self.assertAlmostEqual(canvas.ratio, scale, delta=0.02)
@@ -207,7 +212,7 @@ class ChartTest(PageTest):
             browser.view(f"{EQUAL}{query}")
             browser.driver.refresh()
             browser.wait_text(rf"(?m)^{EQUAL_TRIALS} trials")
-            browser.driver.execute_script("document.querySelector('.chart').scrollIntoView({block: 'center'})")
+            wait_until(lambda: browser.driver.execute_script(SHOW_CHART), "the chart")
             pixels = lambda: Canvas(browser.driver)
             canvas = wait_until(lambda: (c := pixels()).grid(False) and c, "a chart with its grid")
             inks = [(row, canvas.ink(column, row)) for row in canvas.rows() for column in canvas.columns()]
