@@ -156,7 +156,7 @@ TEST_F(DeviceServiceTest, AJobNoneOfWhoseTrialsEndsSaysWhatItWaitsFor) {
   EXPECT_EQ(farm.Job(job).state_reason(), "");
   const std::string first = "waiting for the first trial of N=20000000 for more than ";
   const std::string doing = ": it compiles, its inputs and its reference are prepared, or other jobs use the device";
-  // The second trial takes no longer than the first, so that nothing is reported.
+  // The second trial takes at most as long as the first, so that nothing is reported.
   EXPECT_EQ(told,
             (std::vector<std::string>{first + "10.0 s" + doing, first + "20.0 s" + doing, first + "40.0 s" + doing}));
 }
