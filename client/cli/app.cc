@@ -12,6 +12,7 @@
 #include "client/cli/options/expressions_help.h"
 #include "client/cli/options/strategies_help.h"
 #include "server/base/edit_distance.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/version.h"
@@ -103,6 +104,19 @@ std::optional<std::string> UnknownOption(const CLI::App& app, const CLI::App& ch
   return std::nullopt;
 }
 
+// CLI11 says "At Most 1 required but received 2". Empty if no option is given too often.
+std::string RepeatedOption(const CLI::App& app, const CLI::App& chosen) {
+  for (const CLI::App* one : {&chosen, &app}) {
+    for (const CLI::Option* option : one->get_options()) {
+      const auto values_max = static_cast<size_t>(std::max(option->get_items_expected_max(), 1));
+      if (option->get_positional() || option->count() <= values_max) continue;
+      return fmt::format("{} takes {}, {} are given", option->get_name(),
+                         FormatCount(static_cast<int64_t>(values_max), "value"), option->count());
+    }
+  }
+  return "";
+}
+
 std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* chosen = &app;
   std::string path = "tunefarm";
@@ -117,7 +131,10 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
     for (const std::string& verb : verbs) list += (list.empty() ? "" : ", ") + verb;
     return fmt::format("choose a command: {}; see {} --help", list, path);
   }
-  return fmt::format("{}; see {} --help", error.what(), path);
+  std::string problem =
+      dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr ? "" : RepeatedOption(app, *chosen);
+  if (problem.empty()) problem = error.what();
+  return fmt::format("{}; see {} --help", problem, path);
 }
 
 void AddGlobalOptions(CLI::App* app, Session* session) {

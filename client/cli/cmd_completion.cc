@@ -53,8 +53,8 @@ void AddKernelNames(const Session& session, std::vector<std::string>* candidates
   }
 }
 
-// Names and versions of what a running daemon has stored.
-void AddStoredKernels(Session* session, std::vector<std::string>* candidates) {
+// Names of what a running daemon has stored, and versions (NAME@VERSION) where a command takes them.
+void AddStoredKernels(bool with_versions, Session* session, std::vector<std::string>* candidates) {
   session->connect.start_if_absent = false;
   const absl::StatusOr<Connection*> connection = session->connection();
   if (!connection.ok()) return;
@@ -65,7 +65,7 @@ void AddStoredKernels(Session* session, std::vector<std::string>* candidates) {
   if (!response.ok()) return;
   for (const v1::Kernel& kernel : response->kernels()) {
     candidates->push_back(kernel.display_name());
-    candidates->push_back(VersionText(kernel.display_name(), kernel.name()));
+    if (with_versions) candidates->push_back(VersionText(kernel.display_name(), kernel.name()));
   }
 }
 
@@ -175,8 +175,13 @@ absl::StatusOr<ExitCode> Complete(const CLI::App& app, Session* session, const s
     for (const CLI::App* sub : command->get_subcommands([](const CLI::App*) { return true; })) {
       candidates.push_back(sub->get_name());
     }
-    if (command->get_option_no_throw("KERNEL") != nullptr) AddKernelNames(*session, &candidates);
-    if (command->get_option_no_throw("STORED") != nullptr) AddStoredKernels(session, &candidates);
+    if (command->get_option_no_throw("KERNEL") != nullptr) {
+      AddKernelNames(*session, &candidates);
+      AddStoredKernels(/*with_versions=*/false, session, &candidates);
+    }
+    if (command->get_option_no_throw("STORED") != nullptr) {
+      AddStoredKernels(/*with_versions=*/true, session, &candidates);
+    }
     if (command->get_option_no_throw("JOB") != nullptr) AddJobNumbers(session, &candidates);
     if (command->get_option_no_throw("TOPIC") != nullptr) {
       for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -42,8 +42,7 @@ std::string StateText(const v1::Device& device) {
     text = "READY, but " + device.state_reason();
   }
   if (device.foreign_processes() > 0) {
-    text += fmt::format("; {} other process{} on it", device.foreign_processes(),
-                        device.foreign_processes() == 1 ? "" : "es");
+    text += fmt::format("; {} on it", FormatCount(device.foreign_processes(), "other process", "other processes"));
   }
   return text;
 }

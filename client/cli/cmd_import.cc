@@ -101,8 +101,9 @@ absl::StatusOr<ExitCode> ImportT1(Session* session, const ImportT1Options& optio
     for (v1::SourceFile& source : *kernel.mutable_sources()) source.clear_content();
     session->Print(ToJson(kernel));
   } else {
-    session->Print(fmt::format("{}: {}, {} sources\nspace: {}\n", (folder / "kernel.pbtxt").string(),
-                               imported.kernel.display_name(), imported.kernel.sources_size(), imported.space_text));
+    const int sources = imported.kernel.sources_size();
+    session->Print(fmt::format("{}: {}, {} source{}\nspace: {}\n", (folder / "kernel.pbtxt").string(),
+                               imported.kernel.display_name(), sources, sources == 1 ? "" : "s", imported.space_text));
   }
   session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}{1}", ShellWord(folder.string()),
                             imported.budget_options.empty() ? "" : " " + imported.budget_options));

@@ -25,6 +25,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/kernel_plan.h"
+#include "server/definition/source_includes.h"
 #include "server/definition/space_size.h"
 #include "server/device/device_class.h"
 #include "server/expression/expression.h"
@@ -39,6 +40,7 @@ using Kernels = v1::KernelService::StubInterface;
 // The processor time of counting a space here.
 constexpr Duration kCountTimeMax = std::chrono::seconds(60);
 constexpr uint64_t kNewSourceBytesMax = 4 << 20;
+constexpr size_t kNamedHeadersMax = 8;
 
 std::string LanguageText(v1::Language language) {
   return v1::Language_Name(language).substr(std::string_view("LANGUAGE_").size());
@@ -206,13 +208,40 @@ absl::StatusOr<SourceKind> SourceKindOf(const fs::path& source) {
   return SourceKind::kPython;
 }
 
+std::string FolderOf(const fs::path& source) { return source.has_parent_path() ? source.parent_path().string() : "."; }
+
+IncludedHeaders HeadersOf(const fs::path& source, const std::string& text) {
+  const std::string folder = FolderOf(source);
+  return FindIncludedHeaders(source.filename().string(), text, [&folder](const std::string& path) {
+    absl::StatusOr<std::string> content = ReadFileBelow(folder, path, kNewSourceBytesMax);
+    return content.ok() ? std::make_optional(*std::move(content)) : std::nullopt;
+  });
+}
+
+// What the user has to know of the headers that are not listed.
+std::vector<std::string> NotesOn(const IncludedHeaders& headers, const std::string& file) {
+  std::vector<std::string> notes;
+  std::string names;
+  for (size_t i = 0; i < headers.elsewhere.size() && i < kNamedHeadersMax; ++i)
+    names += (i == 0 ? "" : ", ") + Visible(headers.elsewhere[i]);
+  if (headers.elsewhere.size() > kNamedHeadersMax) names += ", ...";
+  if (!names.empty())
+    notes.push_back(
+        fmt::format("Not listed, since the folder of {} does not hold them, or they are empty or too large; "
+                    "the compiler must have them: {}.",
+                    file, names));
+  if (headers.is_cut)
+    notes.push_back(fmt::format("{} includes more headers than a definition may list: some are left out.", file));
+  return notes;
+}
+
 // Of a source that exists: from its signature, where a kernel is recognized in it. A module with make_run_and_gt is a
 // kernel in Python, whatever it launches.
-absl::StatusOr<std::optional<DefinitionSketch>> SketchOf(const fs::path& source, const std::string& name,
+absl::StatusOr<std::optional<DefinitionSketch>> SketchOf(const fs::path& source, const std::string& text,
+                                                         const IncludedHeaders& headers, const std::string& name,
                                                          SourceKind kind) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(source.string(), kNewSourceBytesMax));
   const std::string file = source.filename().string();
-  if (kind != SourceKind::kPython) return SketchDefinition(name, file, text, kind == SourceKind::kCuda);
+  if (kind != SourceKind::kPython) return SketchDefinition(name, file, text, kind == SourceKind::kCuda, headers.paths);
   std::optional<DefinitionSketch> sketch;
   if (text.find("def make_run_and_gt") == std::string::npos) sketch = SketchTritonDefinition(name, file, text);
   if (!sketch.has_value()) sketch = SketchPythonDefinition(name, file, text);
@@ -234,25 +263,29 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   const std::string name = KernelNameFrom(source.stem().string());
   const bool is_there = fs::exists(source, error);
   std::optional<DefinitionSketch> sketch;
+  IncludedHeaders headers;
   std::vector<std::string> files = {JsonString(definition.string())}, notes;
   const auto note = [&](const std::string& indent, const std::string& line) {
     session->Note(indent + line);
     notes.push_back(JsonString(line));
   };
   if (is_there) {
-    ASSIGN_OR_RETURN(sketch, SketchOf(source, name, kind));
+    ASSIGN_OR_RETURN(const std::string content, ReadFile(source.string(), kNewSourceBytesMax));
+    if (kind != SourceKind::kPython) headers = HeadersOf(source, content);
+    ASSIGN_OR_RETURN(sketch, SketchOf(source, content, headers, name, kind));
     if (!sketch.has_value()) note("", "No kernel is recognized in " + file + ": the definition is a template.");
   }
   const std::string source_name = source.filename().string();
   const bool is_cuda = kind == SourceKind::kCuda;
   const std::string text = sketch.has_value()            ? sketch->text
                            : kind == SourceKind::kPython ? PythonTemplate(name, source_name)
-                                                         : KernelTemplate(name, source_name, is_cuda);
+                                                         : KernelTemplate(name, source_name, is_cuda, headers.paths);
   RETURN_IF_ERROR(WriteOutputFile(definition.string(), text));
   session->Note("Wrote " + definition.string() + (sketch.has_value() ? ", guessed from the source:" : ""));
   if (sketch.has_value()) {
     for (const std::string& line : sketch->notes) note("  ", line);
   }
+  for (const std::string& line : NotesOn(headers, source_name)) note("  ", line);
   if (!is_there) {
     RETURN_IF_ERROR(WriteOutputFile(
         source.string(), kind == SourceKind::kPython ? PythonSourceTemplate() : SourceTemplate(name, is_cuda)));
@@ -262,8 +295,7 @@ absl::StatusOr<ExitCode> NewKernel(Session* session, const std::string& file) {
   if (format == OutputFormat::kJson) {
     session->Print(JsonObject({{"files", JsonList(files)}, {"notes", JsonList(notes)}}));
   }
-  const std::string folder = source.has_parent_path() ? source.parent_path().string() : ".";
-  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", ShellWord(folder)));
+  session->Note(fmt::format("Next: tunefarm kernels check {0}   then: tunefarm tune {0}", ShellWord(FolderOf(source))));
   return kExitOk;
 }
 

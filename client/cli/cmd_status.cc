@@ -53,13 +53,13 @@ absl::StatusOr<ExitCode> Status(Session* session) {
     text += fmt::format("control    {} {}\n", info.control_address(),
                         info.control_connected() ? "answers" : "does not answer: results are kept on disk");
     text += fmt::format("spool      {}\n", FormatBytes(static_cast<uint64_t>(info.spooled_bytes())));
-    text += fmt::format("workers    {} processes, isolation {}\n", info.workers(), info.sandbox_level());
+    text += fmt::format("workers    {}, isolation {}\n", FormatCount(info.workers(), "process", "processes"),
+                        info.sandbox_level());
     session->Print(text);
     return kExitOk;
   }
-  text +=
-      fmt::format("database   {}, schema {}, {} trials\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
-                  info.schema_version(), FormatCount(info.stored_trials()));
+  text += fmt::format("database   {}, schema {}, {}\n", FormatBytes(static_cast<uint64_t>(info.database_bytes())),
+                      info.schema_version(), FormatCount(info.stored_trials(), "trial"));
   if (!info.database_away().empty()) {
     text += fmt::format("           UNREACHABLE: {}; look-ups are answered from memory, as of {} ago\n",
                         info.database_away(), FormatDuration(static_cast<double>(info.catalog_age_ms()) * 1e6));
@@ -70,10 +70,10 @@ absl::StatusOr<ExitCode> Status(Session* session) {
                             FormatBytes(static_cast<uint64_t>(info.binary_cache_bytes())),
                             FormatBytes(static_cast<uint64_t>(info.binary_cache_bytes_max())));
   text += fmt::format("jobs       {} active\n", info.active_jobs());
-  text += fmt::format("workers    {} processes, isolation {}\n", info.workers(),
+  text += fmt::format("workers    {}, isolation {}\n", FormatCount(info.workers(), "process", "processes"),
                       info.sandbox_level().empty() ? "not known yet (no worker has run)" : info.sandbox_level());
-  text += fmt::format("memory     {}, {} open files\n", FormatBytes(static_cast<uint64_t>(info.resident_bytes())),
-                      info.open_files());
+  text += fmt::format("memory     {}, {}\n", FormatBytes(static_cast<uint64_t>(info.resident_bytes())),
+                      FormatCount(info.open_files(), "open file"));
   text += "disk       " + DiskText(info) + "\n";
   if (!info.http_address().empty()) text += "metrics    " + info.http_address() + "/metrics\n";
   if (!info.dashboard_address().empty()) text += "dashboard  " + info.dashboard_address() + "\n";

@@ -169,6 +169,11 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return result;
 }
 
+bool MayResume(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kCancelled ||
+         status.code() == absl::StatusCode::kAborted;
+}
+
 gpr_timespec Connection::Deadline(Duration timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN));
 }

@@ -39,6 +39,10 @@ struct ConnectOptions {
 // Turns a grpc::Status into an absl::Status with our message and reason.
 absl::Status FromGrpc(const grpc::Status& status);
 
+// Whether a stream that ended so is opened again: the daemon is away (UNAVAILABLE), it cancels its streams because it
+// stops (CANCELLED), or it cut a slow reader off (ABORTED). Not for a stream that this program has cancelled.
+bool MayResume(const absl::Status& status);
+
 // The program tunefarmd beside this one.
 absl::StatusOr<std::string> DaemonProgram();
 

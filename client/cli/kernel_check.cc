@@ -11,6 +11,7 @@
 
 #include "client/cli/data/upload.h"
 #include "client/cli/options/kernel_argument.h"
+#include "client/cli/sketch/signature_check.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/single_trials.h"
 #include "client/cli/studies/watch.h"
@@ -75,8 +76,8 @@ std::vector<std::string> WarningsOf(const v1::CompileKernelResponse& response) {
 std::string CompileText(const v1::CompileKernelResponse& response) {
   const auto is_ok = [](const v1::ConfigCompile& one) { return one.outcome() == v1::OUTCOME_OK; };
   const auto good = std::count_if(response.configs().begin(), response.configs().end(), is_ok);
-  std::string text =
-      fmt::format("compiled {} of {} configs for {}\n", good, response.configs_size(), response.device_class_name());
+  std::string text = fmt::format("compiled {} of {} for {}\n", good, FormatCount(response.configs_size(), "config"),
+                                 response.device_class_name());
   std::set<std::string> said;
   for (const v1::ConfigCompile& one : response.configs()) {
     if (is_ok(one)) continue;
@@ -167,10 +168,12 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
   for (v1::SourceFile& source : *shown.mutable_sources()) source.clear_content();
   std::vector<std::pair<std::string, std::string>> json = {{"file", JsonString(kernel.file)},
                                                            {"kernel", ToJson(shown)}};
+  const std::vector<std::string> mismatches = SignatureMismatches(*kernel.definition, kernel.folder());
   std::vector<std::string> warnings;
   const auto add_warnings = [&warnings](const std::vector<std::string>& more) {
     for (const std::string& warning : more) warnings.push_back(JsonString(warning));
   };
+  add_warnings(mismatches);
   ExitCode code = kExitOk;
   if (!is_json) {
     session->Print(fmt::format("{}: OK\nkernel   kernels/{}\nprogram  {}\n", kernel.file, plan->kernel_id(),
@@ -179,6 +182,7 @@ absl::StatusOr<ExitCode> CheckKernel(Session* session, const CheckOptions& optio
       session->Print(fmt::format("data     {}: {} bytes, SHA-256 {}\n", one.file.name(), FormatCount(one.file.bytes()),
                                  one.digest));
     }
+    for (const std::string& mismatch : mismatches) session->Print(fmt::format("warning  {}\n", mismatch));
   }
   if (options.compile) {
     ASSIGN_OR_RETURN(const v1::CompileKernelResponse compiled,

@@ -2,6 +2,8 @@
 
 #include <cctype>
 
+#include "client/cli/sketch/definition_sketch.h"
+
 namespace tunefarm::cli {
 namespace {
 
@@ -20,7 +22,7 @@ description: "Scales a vector; replace it with yours."
 language: @LANGUAGE@
 
 # The first source is compiled; others are headers that it may include.
-sources { path: "@SOURCE@" }
+@SOURCES@
 
 # The problem: what a user of the kernel chooses. Passed at run time unless bind is COMPILE.
 dims { name: "N" default_value: 1048576 lookup: LOG description: "elements" }
@@ -152,7 +154,8 @@ std::string KernelNameFrom(const std::string& stem) {
   return name.substr(0, 50);
 }
 
-std::string KernelTemplate(const std::string& name, const std::string& source_file, bool is_cuda) {
+std::string KernelTemplate(const std::string& name, const std::string& source_file, bool is_cuda,
+                           const std::vector<std::string>& headers) {
   std::string text = kDefinition;
   text = Replaced(text, "@LANGUAGE@", is_cuda ? "CUDA" : "HOST_CXX");
   text = Replaced(text, "@PARAMETERS@",
@@ -167,8 +170,8 @@ std::string KernelTemplate(const std::string& name, const std::string& source_fi
   text = Replaced(text, "@GRID@",
                   is_cuda ? "    grid: \"ceil_div(N, BLOCK_SIZE * ELEMENTS)\"\n    block: \"BLOCK_SIZE\"\n" : "");
   text = Replaced(text, "@REFERENCE_GRID@", is_cuda ? "      grid: \"ceil_div(N, 256)\"\n      block: \"256\"\n" : "");
-  text = Replaced(text, "@SOURCE@", source_file);
-  return Replaced(text, "@NAME@", name);
+  text = Replaced(text, "@NAME@", name);
+  return Replaced(text, "@SOURCES@\n", SourceLines(source_file, headers));
 }
 
 std::string PythonTemplate(const std::string& name, const std::string& source_file) {

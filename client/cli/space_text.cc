@@ -54,8 +54,7 @@ std::string RulesText(const v1::SpaceSize& space, std::string_view indent) {
     text += fmt::format("{}{:>12}  {}\n", indent, removed, rule.reason().empty() ? rule.rule() : rule.reason());
     if (!rule.reason().empty()) text += fmt::format("{}{:>12}  {}\n", indent, "", "  " + rule.rule());
   }
-  if (idle > 0)
-    text += fmt::format("{}{:>12}  {} other rule{} removed nothing\n", indent, "", idle, idle == 1 ? "" : "s");
+  if (idle > 0) text += fmt::format("{}{:>12}  {} removed nothing\n", indent, "", FormatCount(idle, "other rule"));
   return text;
 }
 

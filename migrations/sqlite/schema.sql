@@ -241,6 +241,16 @@ CREATE TABLE study_prior (
   payload BLOB NOT NULL CHECK (length(payload) <= 4194304),
   PRIMARY KEY (study_id, position)
 ) STRICT;
+CREATE TABLE study_work (
+  study_id INTEGER NOT NULL REFERENCES study (study_id) ON DELETE CASCADE,
+  ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
+  work INTEGER NOT NULL CHECK (work <> 0),  -- with what it depends on, such as the driver
+  -- The claimed unit that holds the claim of the work. NULL: the trial is stored, and others take its result over.
+  unit_id INTEGER,
+  token INTEGER,
+  PRIMARY KEY (study_id, ordinal),
+  CONSTRAINT study_work_unit_with_token CHECK ((unit_id IS NULL) = (token IS NULL))
+) STRICT, WITHOUT ROWID;
 CREATE TABLE trial_log (
   study_id INTEGER NOT NULL,
   ordinal INTEGER NOT NULL,
@@ -317,6 +327,7 @@ CREATE INDEX kernel_by_name ON kernel (display_name, kernel_seq);
 CREATE INDEX kernel_by_owner ON kernel (owner);
 CREATE INDEX kernel_by_program ON kernel (program_digest);
 CREATE INDEX request_dedup_by_age ON request_dedup (created_at_ms);
+CREATE INDEX study_work_by_work ON study_work (study_id, work);
 CREATE INDEX trial_result_by_measured ON trial_result (measured_key) WHERE measured_key IS NOT NULL;
 CREATE INDEX trial_result_by_outcome ON trial_result (study_id, purpose, outcome);
 CREATE INDEX trial_result_by_time ON trial_result (study_id, ifnull(median_ns, 9e999), ordinal);

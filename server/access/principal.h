@@ -63,7 +63,8 @@ struct Principal {
   std::string name;  // "admin.sock", "submit+kernels/alice", "ci"
   PrincipalKind kind = PrincipalKind::kSocket;
   Rights rights;
-  std::string credential = {};                   // SHA-256 of the token or session that was shown; empty: none
+  std::string token = {};    // SHA-256 of the token that was shown, or that made the session; empty: none
+  std::string session = {};  // of a session: SHA-256 of its secret
   PrincipalKind owner = PrincipalKind::kSocket;  // of a session: who made it
   int64_t expires_at_ms = 0;  // of a certificate or session: when it ends at the latest, since 1970 UTC
 

@@ -28,19 +28,19 @@ std::string DigestOf(std::string_view secret) { return Sha256(secret).Hex(); }
 
 }  // namespace
 
-bool SessionBook::HaveOneOwner(const Grant& one, const Grant& other) {
-  return one.principal.name == other.principal.name && one.principal.owner == other.principal.owner;
+bool SessionBook::HaveOneOwner(const Principal& one, const Principal& other) {
+  return one.name == other.name && one.owner == other.owner;
 }
 
-SessionBook::Grant SessionBook::GrantOf(const Principal& owner, Rights rights) {
-  Grant grant;
-  grant.principal.name = owner.name;
-  grant.principal.kind = PrincipalKind::kSession;
-  grant.principal.owner = owner.kind;
-  grant.principal.rights = rights;
-  grant.principal.expires_at_ms = owner.expires_at_ms;
-  grant.token_digest = owner.kind == PrincipalKind::kToken ? owner.credential : "";
-  return grant;
+Principal SessionBook::SessionOf(const Principal& owner, Rights rights) {
+  Principal principal;
+  principal.name = owner.name;
+  principal.kind = PrincipalKind::kSession;
+  principal.owner = owner.kind;
+  principal.rights = rights;
+  principal.token = owner.kind == PrincipalKind::kToken ? owner.token : "";
+  principal.expires_at_ms = owner.expires_at_ms;
+  return principal;
 }
 
 std::string SessionBook::NewSecret() {
@@ -88,26 +88,27 @@ absl::StatusOr<NewLoginCode> SessionBook::CreateCode(const Principal& owner, std
         ResourceExhausted("{} login codes wait to be used, no more are made; try again in two minutes", codes_.size()),
         "TOO_MANY_LOGIN_CODES");
   }
-  Grant grant = GrantOf(owner, rights);
-  const auto own = static_cast<size_t>(std::count_if(
-      codes_.begin(), codes_.end(), [&grant](const auto& entry) { return HaveOneOwner(entry.second.grant, grant); }));
+  Principal principal = SessionOf(owner, rights);
+  const auto own = static_cast<size_t>(std::count_if(codes_.begin(), codes_.end(), [&principal](const auto& entry) {
+    return HaveOneOwner(entry.second.principal, principal);
+  }));
   if (own >= kOwnCodesMax) {
     return WithReason(ResourceExhausted("{} has {} login codes that wait to be used, as many as it may; use one, or "
                                         "try again in two minutes",
                                         owner.Text(), own),
                       "TOO_MANY_LOGIN_CODES");
   }
-  codes_.emplace(DigestOf(made.code), Code{std::move(grant), now + kCodeLife});
+  codes_.emplace(DigestOf(made.code), Code{std::move(principal), now + kCodeLife});
   return made;
 }
 
-absl::StatusOr<NewSession> SessionBook::Begin(Grant grant) {
+absl::StatusOr<NewSession> SessionBook::Begin(Principal principal) {
   const MonotonicTime now = clock_->Now();
   std::erase_if(sessions_, [now](const auto& entry) { return IsOver(entry.second, now); });
   size_t own = 0;
   auto unused = sessions_.end();  // the owner's own, for the longest time
   for (auto at = sessions_.begin(); at != sessions_.end(); ++at) {
-    if (!HaveOneOwner(at->second.grant, grant)) continue;
+    if (!HaveOneOwner(at->second.principal, principal)) continue;
     ++own;
     if (unused == sessions_.end() || at->second.used_at < unused->second.used_at) unused = at;
   }
@@ -123,12 +124,12 @@ absl::StatusOr<NewSession> SessionBook::Begin(Grant grant) {
   made.secret = std::string(kSessionPrefix) + NewSecret();
   const int64_t wall_ms = clock_->WallMs();
   int64_t life_ms = kSessionLife / std::chrono::milliseconds(1);
-  if (grant.principal.expires_at_ms > 0) life_ms = std::min(life_ms, grant.principal.expires_at_ms - wall_ms);
-  grant.principal.expires_at_ms = wall_ms + life_ms;
-  grant.principal.credential = DigestOf(made.secret);
-  made.principal = grant.principal;
-  std::string digest = grant.principal.credential;
-  sessions_.emplace(std::move(digest), Session{std::move(grant), now + std::chrono::milliseconds(life_ms), now});
+  if (principal.expires_at_ms > 0) life_ms = std::min(life_ms, principal.expires_at_ms - wall_ms);
+  principal.expires_at_ms = wall_ms + life_ms;
+  principal.session = DigestOf(made.secret);
+  made.principal = principal;
+  std::string digest = principal.session;
+  sessions_.emplace(std::move(digest), Session{std::move(principal), now + std::chrono::milliseconds(life_ms), now});
   return made;
 }
 
@@ -141,9 +142,9 @@ absl::StatusOr<NewSession> SessionBook::Redeem(std::string_view code) {
                                       "makes a new one"),
                       "LOGIN_CODE_INVALID");
   }
-  Grant grant = std::move(found->second.grant);
+  Principal principal = std::move(found->second.principal);
   codes_.erase(found);
-  return Begin(std::move(grant));
+  return Begin(std::move(principal));
 }
 
 absl::StatusOr<NewSession> SessionBook::Open(const Principal& owner) {
@@ -152,12 +153,12 @@ absl::StatusOr<NewSession> SessionBook::Open(const Principal& owner) {
     if (owner.Has(right)) rights = rights.With(right);
   }
   MutexLock lock(&mutex_);
-  return Begin(GrantOf(owner, rights));
+  return Begin(SessionOf(owner, rights));
 }
 
-bool SessionBook::End(std::string_view credential) {
+bool SessionBook::End(std::string_view digest) {
   MutexLock lock(&mutex_);
-  return sessions_.erase(std::string(credential)) > 0;
+  return sessions_.erase(std::string(digest)) > 0;
 }
 
 absl::StatusOr<Principal> SessionBook::Find(std::string_view secret) {
@@ -178,9 +179,9 @@ absl::StatusOr<Principal> SessionBook::Find(std::string_view secret) {
     return WithReason(Unauthenticated("the session is over or was never made; log in again (tunefarm dashboard)"),
                       "SESSION_INVALID");
   }
-  if (session->grant.token_digest.empty()) return session->grant.principal;
-  const absl::Status token = tokens_->FindDigest(session->grant.token_digest).status();
-  if (token.ok()) return session->grant.principal;
+  if (session->principal.token.empty()) return session->principal;
+  const absl::Status token = tokens_->FindDigest(session->principal.token).status();
+  if (token.ok()) return session->principal;
   if (token.code() == absl::StatusCode::kUnauthenticated) End(digest);
   return token;
 }

@@ -46,30 +46,27 @@ class SessionBook {
   absl::StatusOr<NewSession> Redeem(std::string_view code) LOCKS_EXCLUDED(mutex_);
   // The same with the rights of the owner, as far as a session has them.
   absl::StatusOr<NewSession> Open(const Principal& owner) LOCKS_EXCLUDED(mutex_);
-  // `credential`: of a principal of this book. False: it has ended.
-  bool End(std::string_view credential) LOCKS_EXCLUDED(mutex_);
+  // `digest`: Principal::session of a principal of this book. False: it has ended.
+  bool End(std::string_view digest) LOCKS_EXCLUDED(mutex_);
 
   // Who shows the secret. Unauthenticated (SESSION_INVALID), and as TokenBook::FindDigest, where a token made it.
   absl::StatusOr<Principal> Find(std::string_view secret) LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Grant {
-    Principal principal;       // the session's, without its credential
-    std::string token_digest;  // of the token that it is over with; empty: none
-  };
   struct Code {
-    Grant grant;
+    Principal principal;  // of the session to be, which has no secret yet
     MonotonicTime until;
   };
   struct Session {
-    Grant grant;
+    Principal principal;
     MonotonicTime until;
     MonotonicTime used_at;
   };
-  static bool HaveOneOwner(const Grant& one, const Grant& other);
-  static Grant GrantOf(const Principal& owner, Rights rights);
+  static bool HaveOneOwner(const Principal& one, const Principal& other);
+  // Of a session of `owner` that has no secret yet.
+  static Principal SessionOf(const Principal& owner, Rights rights);
   std::string NewSecret();
-  absl::StatusOr<NewSession> Begin(Grant grant) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<NewSession> Begin(Principal principal) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool IsOver(const Session& session, MonotonicTime now);
 
   TokenBook* const tokens_;

@@ -46,7 +46,7 @@ class TokenBook {
   // Who shows the token. Unauthenticated (TOKEN_INVALID, TOKEN_UNKNOWN, TOKEN_EXPIRED, TOKEN_REVOKED);
   // ResourceExhausted (RATE_LIMIT) where too many unknown ones are tried; Unavailable without the store.
   absl::StatusOr<Principal> Find(std::string_view token) LOCKS_EXCLUDED(mutex_);
-  // The same by a principal's credential.
+  // The same by the token's SHA-256, as Principal::token has it.
   absl::StatusOr<Principal> FindDigest(const std::string& digest) LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "server/agent/agent_session.h"
+#include "server/agent/control_list.h"
 #include "server/agent/device_runner.h"
 #include "server/agent/study_notes.h"
 #include "server/agent/unit_maker.h"
 #include "server/base/failpoint.h"
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -26,8 +28,8 @@ constexpr int kUnitsPerDemandMax = 8;
 // Reports that control has not taken: above this nothing new is started.
 constexpr int kBacklogMax = 256;
 constexpr int kWorksPerCallMax = 256;
-// How long trials wait for control's answer to ClaimWork before they run.
-constexpr Duration kClaimPatience = std::chrono::seconds(5);
+// Between a ClaimWork that control did not answer and the next one; each has at least as long for its answer.
+constexpr Duration kClaimRetryDelay = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -143,6 +145,7 @@ int Agent::Session::Backlog() const {
 void Agent::Session::Pump() {
   pump_posted_ = false;
   gate_.shares_work = options_.link->shares_work();
+  if (!gate_.shares_work) claims_fail_since_.reset();
   // First the device, then the paperwork: a report blocks until it is durable.
   if (!stopped_ && Backlog() < kBacklogMax) {
     for (Device& device : devices_) device.runner->Pump();
@@ -178,20 +181,39 @@ void Agent::Session::ClaimWork() {
       if (const auto self = weak.lock()) self->TakeAnswers(call, request, response);
     });
   };
-  claim_timer_ = options_.executor->PostAfter(
-      kClaimPatience, [answered] { answered(Unavailable("control has not answered in time")); });
+  claim_called_at_ = options_.executor->clock()->Now();
+  const Duration waited = claim_called_at_ - claims_fail_since_.value_or(claim_called_at_);
+  claim_timer_ =
+      options_.executor->PostAfter(std::max<Duration>(kClaimRetryDelay, kAgentClaimPatience - waited),
+                                   [answered] { answered(Unavailable("control has not answered in time")); });
   options_.link->ClaimWork(request, answered);
 }
 
 void Agent::Session::TakeAnswers(int64_t call, const wire::ClaimWorkRequest& request,
                                  const absl::StatusOr<wire::ClaimWorkResponse>& response) {
-  if (call != claim_calls_ || !std::exchange(claims_work_, false)) return;
-  options_.executor->Cancel(claim_timer_);
-  const bool claims_again = std::exchange(claims_again_, false);
-  if (!response.ok()) {
-    LogInfo("agent", "{} trials run without asking whether others do the same: {}", request.claims_size(),
-            MessageOf(response.status()));
+  // Also an answer that comes too late for its own trials: control answers, and later trials may wait for it.
+  if (response.ok()) claims_fail_since_.reset();
+  if (call != claim_calls_ || !claims_work_ || claim_timer_ == 0) return;
+  options_.executor->Cancel(std::exchange(claim_timer_, 0));
+  if (!response.ok() && !claims_fail_since_.has_value()) claims_fail_since_ = claim_called_at_;
+  const bool is_away = IsAway(response.status()) && !absl::IsUnimplemented(response.status());
+  if (is_away && gate_.shares_work && options_.executor->clock()->Now() - *claims_fail_since_ < kAgentClaimPatience) {
+    // Nothing else is claimed until then.
+    options_.executor->PostAfter(kClaimRetryDelay, [weak = weak_from_this(), request] {
+      const auto self = weak.lock();
+      if (self == nullptr) return;
+      self->claims_work_ = false;
+      for (Device& device : self->devices_) device.runner->ClaimLater(request);
+      self->PumpSoon();
+    });
+    return;
   }
+  if (!response.ok()) {
+    LogInfo("agent", "{} without asking whether others do the same: {}",
+            FormatCount(request.claims_size(), "trial runs", "trials run"), MessageOf(response.status()));
+  }
+  claims_work_ = false;
+  const bool claims_again = std::exchange(claims_again_, false);
   for (int i = 0; i < request.claims_size(); ++i) {
     const wire::WorkClaim& claim = request.claims(i);
     const auto unit = units_.find(claim.unit_id());

@@ -6,6 +6,7 @@
 // others are bugs.
 #pragma once
 
+#include <chrono>
 #include <functional>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,10 @@
 #include "tunefarm/agent/v1/agent.pb.h"
 
 namespace tunefarm {
+
+// How long compiled trials wait for an answer to ClaimWork before they run: from the first call that brings none, while
+// a control daemon is restarted or another one is found.
+inline constexpr Duration kAgentClaimPatience = std::chrono::seconds(5);
 
 class AgentLink {
  public:
@@ -31,8 +36,9 @@ class AgentLink {
   // empty function ends it; no call is under way once SetWake returns.
   virtual void SetWake(std::function<void()> wake) = 0;
 
-  // Whether control serves other agents that run trials. If so, the agent claims the work of a compiled trial
-  // (Trial.work) before it runs it, so that only one agent measures that work.
+  // Whether trials that this agent does not know of may do the same work: of other agents, or of its process before.
+  // If so, the agent claims the work of a compiled trial (Trial.work) before it runs it, so that it is measured once.
+  // While control is away it stays as control said last, for kAgentClaimPatience.
   virtual bool shares_work() const { return false; }
   // Does not wait for control. `done` is called at most once, on any thread, possibly before this returns, but not
   // after SetWake has returned from removing the wake function. It must not block. With any error nothing is known

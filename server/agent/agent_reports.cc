@@ -4,6 +4,7 @@
 
 #include "server/agent/agent_session.h"
 #include "server/base/failpoint.h"
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -92,8 +93,8 @@ bool Agent::Session::FlushUnit(UnitWork& unit, bool returned) {
   const auto response = SendReport(options_.link, request);
   if (!response.ok()) {
     if (response.status().code() == absl::StatusCode::kUnavailable) {
-      LogWarn("agent", "control cannot accept {} results, trying again: {}", unit.pending.size(),
-              MessageOf(response.status()));
+      LogWarn("agent", "control cannot accept {}, trying again: {}",
+              FormatCount(static_cast<int64_t>(unit.pending.size()), "result"), MessageOf(response.status()));
       Retry();
       return false;
     }

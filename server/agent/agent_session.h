@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,7 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   bool Adopt(const tunefarm::agent::v1::Assignment& assignment);
   // Claims at control the work of trials that were compiled since the last call; one call at a time.
   void ClaimWork();
-  // `call` has ended or timed out. After an error or a timeout its trials run.
+  // `call` has ended or timed out. Without an answer its trials are claimed a little later, or run.
   void TakeAnswers(int64_t call, const tunefarm::agent::v1::ClaimWorkRequest& request,
                    const absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>& response);
   // Trials that wait for other agents are claimed again: control may know the results by this time.
@@ -95,9 +96,11 @@ class Agent::Session : public std::enable_shared_from_this<Agent::Session> {
   bool gathering_ = false;     // a timer runs, at whose end all results are reported
   bool gathered_ = false;      // it has ended
   int64_t claim_calls_ = 0;    // of ClaimWork
-  bool claims_work_ = false;   // the last of them is in flight
+  bool claims_work_ = false;   // the last of them is in flight, or waits to be repeated
   bool claims_again_ = false;  // ClaimAgain was called during it: its answers may be outdated
-  TimerId claim_timer_ = 0;    // ends the wait for its answer
+  TimerId claim_timer_ = 0;    // ends the wait for its answer; 0: it has ended
+  MonotonicTime claim_called_at_{};
+  std::optional<MonotonicTime> claims_fail_since_;  // the first call after the last answer
   TimerId retry_timer_ = 0;
   Duration back_off_ = kBackOffFirst;
   std::vector<std::function<void()>> drained_, ended_;

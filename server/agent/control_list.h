@@ -40,6 +40,15 @@ class ControlList {
     return answer;
   }
 
+  // The same of a call whose failure says nothing about its daemon, such as one that waits for the store: no other
+  // daemon is taken after it.
+  template <typename Call>
+  auto Ask(const Call& call) -> decltype(call(std::declval<ControlChannel&>())) {
+    auto turn = Current();
+    if (!turn.ok()) return turn.status();
+    return call(*turn->channel);
+  }
+
   size_t size() const { return addresses_.size(); }
   // The next one is taken, as the one in use does not have what is wanted of it.
   void Skip() LOCKS_EXCLUDED(mutex_);

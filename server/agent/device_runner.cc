@@ -423,6 +423,14 @@ void DeviceRunner::TakeAnswer(UnitWork& unit, int64_t ordinal, const tunefarm::a
   trial->claim = answer.is_elsewhere() ? TrialWork::Claim::kElsewhere : TrialWork::Claim::kRuns;
 }
 
+void DeviceRunner::ClaimLater(const tunefarm::agent::v1::ClaimWorkRequest& request) {
+  for (const tunefarm::agent::v1::WorkClaim& claim : request.claims()) {
+    UnitWork* const unit = FindUnit(claim.unit_id());
+    if (unit == nullptr || unit->assignment.token() != claim.token()) continue;
+    if (TrialWork* const trial = FindTrial(*unit, claim.ordinal())) trial->claim_is_due = true;
+  }
+}
+
 void DeviceRunner::ClaimAgain() {
   for (UnitWork* unit : units_) {
     for (TrialWork& trial : unit->trials) trial.claim_is_due = trial.claim_is_due || trial.is_elsewhere();

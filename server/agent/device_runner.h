@@ -82,6 +82,8 @@ class DeviceRunner {
   void TakeClaims(int max, tunefarm::agent::v1::ClaimWorkRequest* request);
   // Control's answer for a trial of the unit; where nothing is set, the trial runs.
   void TakeAnswer(UnitWork& unit, int64_t ordinal, const tunefarm::agent::v1::WorkAnswer& answer);
+  // Control has not answered: trials of the request are claimed once more.
+  void ClaimLater(const tunefarm::agent::v1::ClaimWorkRequest& request);
   // Trials that wait for other agents are claimed again.
   void ClaimAgain();
   // look_ahead, and as many trials as the device runs during one round trip to control, request and answer.

@@ -66,7 +66,7 @@ Duration RemoteLink::round_trip() const {
 
 bool RemoteLink::shares_work() const {
   MutexLock lock(&mutex_);
-  return shares_work_ && connected_;
+  return shares_work_ && (connected_ || Now() - away_since_ < kAgentClaimPatience);
 }
 
 void RemoteLink::Cancel() {
@@ -198,6 +198,7 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
     under_way_ = false;
     if (request.epoch() != epoch_ || request.agent_id() != agent_id_) return StartSynchronize();
     came_back = response.ok() && !connected_;
+    if (connected_ && !response.ok()) away_since_ = begin;
     connected_ = response.ok();
     if (!response.ok()) {
       // Asked again with what the agent says meanwhile, or the same.
@@ -246,12 +247,22 @@ void RemoteLink::SynchronizeNow(SynchronizeRequest request, std::string units) {
 
 void RemoteLink::ClaimWork(const wire::ClaimWorkRequest& request,
                            const std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)>& done) {
+  bool is_in_flight = false;
+  {
+    MutexLock lock(&mutex_);
+    is_in_flight = std::exchange(claims_work_, true);
+  }
+  // The thread has other calls to make, before which claims that the agent has given up must not queue up.
+  if (is_in_flight) return done(Unavailable("control has not answered the claim before this one yet"));
   calls_->Post([this, request, done] {
-    auto response = controls_->Do([&](ControlChannel& channel) { return channel.ClaimWork(request, kCallDeadline); });
-    if (!response.ok()) {
-      // The daemon may be another one, of a version without this call; its next Synchronize says whether it has it.
+    // Whether the daemon is away is found out by other calls: this one may only have waited for the store.
+    auto response =
+        controls_->Ask([&](ControlChannel& channel) { return channel.ClaimWork(request, kAgentClaimPatience); });
+    {
       MutexLock lock(&mutex_);
-      shares_work_ = false;
+      claims_work_ = false;
+      // The daemon is another one, of a version without this call; the next Synchronize says whether one has it.
+      if (absl::IsUnimplemented(response.status())) shares_work_ = false;
     }
     MutexLock lock(&wake_mutex_);
     if (wake_) done(std::move(response));

@@ -11,7 +11,8 @@
 //   they go into the spool, at once and on disk, and from there to control when it is back, also in the agent's next
 //   life. Units with reports that control has not taken are listed as in flight, so that nobody runs them again. Of one
 //   that control calls STALE nothing more is said: the next Synchronize revokes the unit.
-// - ClaimWork is one call on a thread of `calls`.
+// - ClaimWork is one call on a thread of `calls`, of at most kAgentClaimPatience. While it is in flight, further ones
+//   fail at once (Unavailable). A daemon that fails it stays the one in use.
 // - A call of its own waits at control for what wakes the agent.
 // Only Register, and a FetchKernel that was not foreseen, wait for control.
 //
@@ -65,7 +66,7 @@ class RemoteLink : public AgentLink {
   absl::StatusOr<tunefarm::agent::v1::FetchKernelResponse> FetchKernel(
       const tunefarm::agent::v1::FetchKernelRequest& request) override;
   void SetWake(std::function<void()> wake) override;
-  // As the last Synchronize said; false after a ClaimWork that failed, until the next Synchronize.
+  // As the last Synchronize said; false after a ClaimWork that the daemon does not know, until the next Synchronize.
   bool shares_work() const override;
   void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
                  const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override;
@@ -169,6 +170,7 @@ class RemoteLink : public AgentLink {
   uint64_t registration_ GUARDED_BY(mutex_) = 0;  // grows with every Register that succeeded
   std::string control_ GUARDED_BY(mutex_);        // who answered last
   bool connected_ GUARDED_BY(mutex_) = false;
+  MonotonicTime away_since_ GUARDED_BY(mutex_){};  // where it is not connected
   // Synchronize.
   bool under_way_ GUARDED_BY(mutex_) = false;
   std::optional<SynchronizeRequest> next_ GUARDED_BY(mutex_);
@@ -183,6 +185,7 @@ class RemoteLink : public AgentLink {
   Duration gather_ GUARDED_BY(mutex_) = kGather;
   bool starved_ GUARDED_BY(mutex_) = false;      // asked for work, and got none
   bool shares_work_ GUARDED_BY(mutex_) = false;  // as control said last
+  bool claims_work_ GUARDED_BY(mutex_) = false;  // a ClaimWork is in flight
   std::atomic<bool> has_binaries_{false};
   // Kernels by id, the one fetched last at the back.
   std::deque<std::pair<std::string, std::string>> kernels_ GUARDED_BY(mutex_);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/agent/remote_link.h"
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -220,7 +221,8 @@ void RemoteLink::Spool() {
     SetInUse(0);
     if (!appended.ok()) {
       spool_is_full_ = true;  // also for a disk that takes nothing: the same has to be done about it
-      LogWarn("agent", "{} results cannot be spooled: {}", pending_.size(), MessageOf(appended));
+      LogWarn("agent", "{} cannot be spooled: {}", FormatCount(static_cast<int64_t>(pending_.size()), "result"),
+              MessageOf(appended));
       break;
     }
     const Pending& spooled = pending_.front();
@@ -313,8 +315,8 @@ absl::StatusOr<size_t> RemoteLink::Send(const wire::ReportUnitsRequest& request)
   for (int i = 0; i < std::min(response->results_size(), request.reports_size()); ++i) {
     const wire::ReportResult& result = response->results(i);
     if (result.verdict() == wire::REPORT_VERDICT_STALE) {
-      LogInfo("agent", "unit {} has another owner: {} results are dropped", request.reports(i).unit_id(),
-              request.reports(i).trials_size());
+      LogInfo("agent", "unit {} has another owner: {} dropped", request.reports(i).unit_id(),
+              FormatCount(request.reports(i).trials_size(), "result is", "results are"));
     } else if (result.verdict() != wire::REPORT_VERDICT_ACCEPTED) {
       LogError("agent", "control refuses the results of unit {}, which are dropped: {}", request.reports(i).unit_id(),
                result.error());

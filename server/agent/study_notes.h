@@ -5,7 +5,8 @@
 // sequences (definition/launch_digest.h). The second then gets the first one's result without running, if that is a
 // verdict (IsVerdict). Verdicts come from trials of this agent and, through control, from those of others.
 //
-// Nothing here outlives the agent; what is forgotten is measured again.
+// Nothing here outlives the agent. Control knows what is forgotten (AgentLink::ClaimWork); an agent that does not ask
+// measures it again.
 //
 // Not thread-safe: everything happens on the agent's executor.
 #pragma once

@@ -299,7 +299,9 @@ Importance ImportanceSample::Compute() const {
   result.rows_of = data_->rows_of;
   if (result.rows_of < options.rows_min) {
     result.unusable_because =
-        fmt::format("{} measured configs are too few, {} are the least", result.rows_of, options.rows_min);
+        fmt::format("{} too few, {} are the least",
+                    FormatCount(static_cast<int64_t>(result.rows_of), "measured config is", "measured configs are"),
+                    options.rows_min);
     return result;
   }
   result.rows = data.rows();

@@ -109,7 +109,7 @@ absl::StatusOr<v1::CreateSessionResponse> AccessApi::CreateSession(const Princip
 
 absl::StatusOr<v1::EndSessionResponse> AccessApi::EndSession(const Principal& caller,
                                                              const v1::EndSessionRequest& /*request*/) {
-  if (caller.kind != PrincipalKind::kSession || !sessions_->End(caller.credential)) {
+  if (caller.kind != PrincipalKind::kSession || !sessions_->End(caller.session)) {
     return WithReason(FailedPrecondition("{} is no session that could be ended", caller.Text()), "NO_SESSION");
   }
   return v1::EndSessionResponse();

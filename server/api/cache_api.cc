@@ -24,10 +24,12 @@ constexpr size_t kAnswerBytesMax = RemoteCache::kEntryBytesMax;
 // The owner of entries that administrators have stored. No principal has an empty name.
 constexpr char kEverybody[] = "";
 
-// Sockets are distinct from certificates and tokens, whose names have no ':'.
+// Names of certificates and tokens have no ':', so that no two identities are one owner. A token is told apart from
+// earlier ones with its name, which are revoked or have expired: its holder may be another person.
 std::string OwnerOf(const Principal& principal) {
   if (principal.Has(Right::kAdmin)) return kEverybody;
-  return principal.IsOfSocket() ? ":" + principal.name : principal.name;
+  if (principal.IsOfSocket()) return ":" + principal.name;
+  return principal.token.empty() ? principal.name : principal.name + ":" + principal.token;
 }
 
 // Whose entries the caller gets, its own first.

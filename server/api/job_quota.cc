@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/records/resource_names.h"
@@ -52,9 +53,9 @@ absl::Status JobQuota::CheckPrincipal(const Principal& principal) {
     RETURN_IF_ERROR(Recount());
   }
   if (has() < limits_.jobs_per_principal_max) return absl::OkStatus();
-  return WithMetadata(WithReason(ResourceExhausted("{} has {} active jobs, as many as it may (max_jobs_per_principal); "
+  return WithMetadata(WithReason(ResourceExhausted("{} has {}, as many as it may (max_jobs_per_principal); "
                                                    "try again when one has ended",
-                                                   principal.Text(), has()),
+                                                   principal.Text(), FormatCount(has(), "active job")),
                                  "JOB_QUOTA"),
                       "retry_after_ms", "1000");
 }
@@ -75,7 +76,9 @@ absl::Status JobQuota::CheckAll() {
                   [this](const StoredJob& job) { return scheduler_->Drives(job.job_id) || HasEnded(job.job_id); });
   }
   if (const int all = All(); all >= limits_.active_jobs_max) {
-    return WithReason(ResourceExhausted("{} jobs are active, no more are taken until one ends", all), "TOO_MANY_JOBS");
+    return WithReason(
+        ResourceExhausted("{} active, no more are taken until one ends", FormatCount(all, "job is", "jobs are")),
+        "TOO_MANY_JOBS");
   }
   return absl::OkStatus();
 }

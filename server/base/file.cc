@@ -46,13 +46,14 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status WriteNewFile(const std::string& path, std::string_view bytes, mode_t mode) {
+// `shown`: the name that errors say.
+absl::Status WriteNewFile(const std::string& path, std::string_view bytes, mode_t mode, const std::string& shown) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0700));
-  if (!fd) return ErrnoStatus(errno, "cannot create {}", path);
-  RETURN_IF_ERROR(WriteAll(fd.get(), bytes, path));
+  if (!fd) return ErrnoStatus(errno, "cannot create {}", shown);
+  RETURN_IF_ERROR(WriteAll(fd.get(), bytes, shown));
   // Only now: nobody else may read the file before it is whole.
-  if (fchmod(fd.get(), mode) != 0) return ErrnoStatus(errno, "cannot set the mode of {}", path);
-  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot flush {}", path);
+  if (fchmod(fd.get(), mode) != 0) return ErrnoStatus(errno, "cannot set the mode of {}", shown);
+  if (fsync(fd.get()) != 0) return ErrnoStatus(errno, "cannot flush {}", shown);
   return absl::OkStatus();
 }
 
@@ -179,9 +180,9 @@ absl::StatusOr<std::string> ReadFileBelow(const std::string& folder, const std::
 absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes, mode_t mode) {
   // In the same directory, since rename does not cross file systems.
   const std::string temporary = fmt::format("{}.tmp-{}", path, NewUuid(EntropySource::Real()));
-  absl::Status status = WriteNewFile(temporary, bytes, mode);
+  absl::Status status = WriteNewFile(temporary, bytes, mode, path);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, "cannot rename {} to {}", temporary, path);
+    status = ErrnoStatus(errno, "cannot replace {}", path);
   }
   if (!status.ok()) {
     (void)unlink(temporary.c_str());
@@ -211,7 +212,10 @@ absl::Status MakeDirectories(const std::string& path, mode_t mode) {
     if (mkdir(prefix.c_str(), mode) != 0) {
       const int error = errno;
       // Whatever the error is, a directory that stands is fine (a parent may be read-only and there already).
-      if (!IsDirectory(prefix)) return ErrnoStatus(error, "cannot create directory {}", prefix);
+      if (!IsDirectory(prefix)) {
+        return error == EEXIST ? AlreadyExists("{} exists, and is no directory", prefix)
+                               : ErrnoStatus(error, "cannot create directory {}", prefix);
+      }
     }
     if (end == std::string::npos) return absl::OkStatus();
   }

@@ -86,10 +86,10 @@ bool IsNetworkFileSystemType(uint32_t type);
 // child shares the lock until it execs or ends.
 class FileLock {
  public:
-  // Creates the file (mode 0644) if missing and writes this process's pid into it where it may. Never waits:
-  // FailedPrecondition with reason LOCK_HELD, naming the holder's pid, when another process (or another FileLock) has
-  // it.
-  static absl::StatusOr<FileLock> TryLock(const std::string& path);
+  // Creates the file with `mode` if missing and writes this process's pid into it where it may. A file that other users
+  // may read (0644) is a lock for them too. Never waits: FailedPrecondition with reason LOCK_HELD, naming the holder's
+  // pid, when another process (or another FileLock) has it.
+  static absl::StatusOr<FileLock> TryLock(const std::string& path, mode_t mode = 0600);
 
   FileLock() = default;
   bool held() const { return fd_.valid(); }

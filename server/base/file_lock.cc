@@ -23,7 +23,7 @@ int64_t ReadHolder(int fd) {
 
 // A lock file may be another user's (a device's lock in /tmp): reading it is enough to lock it. O_CREAT must not be
 // given for a file that exists, since the kernel refuses that in sticky directories (fs.protected_regular).
-absl::StatusOr<UniqueFd> OpenLockFile(const std::string& path) {
+absl::StatusOr<UniqueFd> OpenLockFile(const std::string& path, mode_t mode) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     for (const int access : {O_RDWR, O_RDONLY}) {
       UniqueFd fd(open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC));
@@ -31,7 +31,7 @@ absl::StatusOr<UniqueFd> OpenLockFile(const std::string& path) {
       if (errno != EACCES) break;
     }
     if (errno != ENOENT) break;
-    UniqueFd made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+    UniqueFd made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (made) return made;
     if (errno != EEXIST) break;
   }
@@ -40,8 +40,8 @@ absl::StatusOr<UniqueFd> OpenLockFile(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path) {
-  ASSIGN_OR_RETURN(UniqueFd fd, OpenLockFile(path));
+absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path, mode_t mode) {
+  ASSIGN_OR_RETURN(UniqueFd fd, OpenLockFile(path, mode));
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "cannot lock {}", path);

@@ -71,6 +71,11 @@ std::string FormatCount(int64_t count) {
   return text;
 }
 
+std::string FormatCount(int64_t count, std::string_view one, std::string_view many) {
+  if (count == 1) return fmt::format("1 {}", one);
+  return many.empty() ? fmt::format("{} {}s", FormatCount(count), one) : fmt::format("{} {}", FormatCount(count), many);
+}
+
 namespace {
 
 constexpr size_t kNameColumns = 28;

@@ -21,6 +21,9 @@ std::string FormatBytes(uint64_t bytes);
 // "1,248".
 std::string FormatCount(int64_t count);
 
+// "1 trial", "1,248 trials", "1 trial is", "3 trials are". `many`: needed where it is not `one` with an "s".
+std::string FormatCount(int64_t count, std::string_view one, std::string_view many = {});
+
 // The width of the terminal of a stream, in columns; 0 if it is none.
 size_t TerminalColumns(std::FILE* file);
 

@@ -62,6 +62,21 @@ void Thread::Join() {
   thread_.join();
 }
 
+bool StartSleepingThread() {
+  constexpr size_t kStackBytes = 128 << 10;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  (void)pthread_attr_setstacksize(&attributes, kStackBytes);
+  (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  const auto sleep = [](void*) -> void* {
+    while (true) pause();
+  };
+  pthread_t thread;
+  const bool started = pthread_create(&thread, &attributes, sleep, nullptr) == 0;
+  (void)pthread_attr_destroy(&attributes);
+  return started;
+}
+
 void YieldToOthers() {
   sched_param priority = {};
   if (sched_setscheduler(0, SCHED_IDLE, &priority) == 0) return;

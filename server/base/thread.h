@@ -36,6 +36,10 @@ class Thread {
   std::thread thread_;
 };
 
+// Starts a thread that sleeps until the process ends, for processes that measure what such threads cost. False when the
+// system has no thread left.
+bool StartSleepingThread();
+
 // From now on the calling thread, and every thread and process that it starts, gets only processor time that nobody
 // else on the machine wants (Linux SCHED_IDLE). Cannot be taken back. Without the right to (some containers) nothing
 // changes, and a warning is logged.

@@ -16,6 +16,7 @@
 #include "server/base/status_macros.h"
 #include "server/catalog/page_position.h"
 #include "server/records/resource_names.h"
+#include "server/store/kernel_store.h"
 #include "server/store/lookup_store.h"
 
 namespace tunefarm {
@@ -88,12 +89,19 @@ Place PlaceIn(std::string_view text) {
 absl::Status Misses::ReadAll(MissTable* all) {
   RETURN_IF_ERROR(AddCounted());
   ASSIGN_OR_RETURN(const std::vector<MissRow> rows, store_->lookups()->LoadMisses());
+  ASSIGN_OR_RETURN(const auto newest_programs, store_->kernels()->NewestPrograms());
   all->Load(rows);
   for (const MissRow& row : rows) {
-    const auto best = catalog_->Find(row.program_digest, row.problem_key, row.class_id);
-    if (best == nullptr || best->promoted_at_ms() < row.last_asked_at_ms) continue;
+    const auto promoted_at_ms = [&](const std::string& program_digest) {
+      const auto best = catalog_->Find(program_digest, row.problem_key, row.class_id);
+      return best != nullptr ? best->promoted_at_ms() : -1;
+    };
     // Promoted through another daemon, or when the store could not be written.
-    all->Tuned(row.program_digest, row.problem_key, row.class_id);
+    bool is_tuned = promoted_at_ms(row.program_digest) >= row.last_asked_at_ms;
+    // Its name stands for another definition, which was tuned instead; asked in the same millisecond, it is a miss.
+    const auto newest = newest_programs.find(row.kernel_name);
+    is_tuned = is_tuned || (newest != newest_programs.end() && promoted_at_ms(newest->second) > row.last_asked_at_ms);
+    if (is_tuned) all->Tuned(row.program_digest, row.problem_key, row.class_id);
   }
   stored_.store(all->size(), std::memory_order_relaxed);
   MissTable::Changes changes = all->TakeChanges();

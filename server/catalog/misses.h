@@ -20,7 +20,8 @@ namespace tunefarm {
 class Misses {
  public:
   // Both outlive it. Several daemons may count into one store: each adds what it has counted and keeps nothing of it,
-  // and lists are of what the store has, less what the catalog has exact bests for.
+  // and lists are of what the store has, less the problems for which the catalog has a best that was promoted after
+  // they were last asked: of the program that was asked for, or of the newest definition of the kernel's name.
   Misses(Store* store, const Catalog* catalog) : store_(store), catalog_(catalog) {}
 
   MissTable* table() { return &table_; }

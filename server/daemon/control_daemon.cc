@@ -254,7 +254,7 @@ absl::Status ControlDaemon::OpenPlane() {
   } else {
     options.node = PermanentNode(NewUuid(EntropySource::Real()));
     ASSIGN_OR_RETURN(const int64_t returned, ReleaseEarlierProcess(store_.get(), clock));
-    if (returned > 0) LogInfo("jobs", "{} units of an earlier run are queued again", returned);
+    if (returned > 0) LogInfo("jobs", "units of an earlier run are queued again: {}", returned);
   }
   options.node.detail = fmt::format("{} {}", HostName(), config_.listen);
   ASSIGN_OR_RETURN(options.abilities, Probe());

@@ -14,8 +14,8 @@ namespace tunefarm {
 namespace {
 
 // A volume may come with another owner and a wider mode, as in a container: the files in it are private all the same.
-void CloseToOthers(const std::string& data) {
-  if (const absl::Status closed = MakePrivate(data); !closed.ok()) LogWarn("daemon", "{}", MessageOf(closed));
+void CloseToOthers(const std::string& path) {
+  if (const absl::Status closed = MakePrivate(path); !closed.ok()) LogWarn("daemon", "{}", MessageOf(closed));
 }
 
 // The runtime directory may lie in a folder that anyone can write: it must be ours, and only ours.
@@ -64,7 +64,8 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
         "disk with --data-dir",
         data);
   }
-  absl::StatusOr<FileLock> lock = FileLock::TryLock(data + "/tunefarmd.lock");
+  const std::string lock_file = data + "/tunefarmd.lock";
+  absl::StatusOr<FileLock> lock = FileLock::TryLock(lock_file);
   if (!lock.ok()) {
     if (!HasLockHeld(lock.status())) return lock.status();
     return WithReason(FailedPrecondition("another daemon serves {} already ({})", data, MessageOf(lock.status())),
@@ -74,6 +75,7 @@ absl::StatusOr<DataDirectory> OpenDataDirectory(const std::string& data, const E
   UseDiskReserve(data);
   ASSIGN_OR_RETURN(opened.sockets, OpenSocketDirectory(data, environment));
   CloseToOthers(data);
+  CloseToOthers(lock_file);
   RETURN_IF_ERROR(MakeDirectories(data + "/backups", 0700));
   RETURN_IF_ERROR(MakePrivate(data + "/backups"));
   // Workers drop to other users and must be able to pass through to their own scratch directories.

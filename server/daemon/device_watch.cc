@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/store/setting_store.h"
@@ -35,7 +36,8 @@ void DeviceWatch::Release(const std::string& device_uuid) {
 void DeviceWatch::OnHealthy(const std::string& device_uuid, double baseline_ns, int foreign_processes) {
   plane_->devices().SetHealth(device_uuid, baseline_ns, foreign_processes);
   if (foreign_processes > 0) {
-    LogWarn("daemon", "{} other processes use device {}: its times may be unreliable", foreign_processes, device_uuid);
+    LogWarn("daemon", "{} device {}: its times may be unreliable",
+            FormatCount(foreign_processes, "other process uses", "other processes use"), device_uuid);
   }
   {
     MutexLock lock(&mutex_);

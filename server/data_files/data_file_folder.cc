@@ -157,10 +157,10 @@ absl::StatusOr<std::vector<DataFileFolder::Entry>> DataFileFolder::TakeStock() c
     }
   }
   for (const std::string& name : gone) (void)unlinkat(dirfd(directory.get()), name.c_str(), 0);
-  if (old > 0) LogInfo("data", "{} uploads that nobody went on with are removed", old);
+  if (old > 0) LogInfo("data", "uploads that nobody went on with are removed: {}", old);
   if (left_out > 0) {
-    LogWarn("data", "{} data files in {} are not used: they are no regular files of the daemon's user", left_out,
-            path_);
+    LogWarn("data", "data files in {} that are not used, as they are no regular files of the daemon's user: {}", path_,
+            left_out);
   }
   return entries;
 }

@@ -243,8 +243,12 @@ void RemoteCache::RemoveDamaged(const File& file, const absl::Status& why) {
 }
 
 absl::Status RemoteCache::Put(const Id& id, std::string_view data) {
-  if (data.size() > kEntryBytesMax || id.owner.size() + id.cache.size() + id.key.size() > kIdBytesMax) {
+  if (data.size() > kEntryBytesMax) {
     return InvalidArgument("the entry has {} bytes; one has at most {}", data.size(), kEntryBytesMax);
+  }
+  if (const size_t bytes = id.owner.size() + id.cache.size() + id.key.size(); bytes > kIdBytesMax) {
+    return InvalidArgument("the entry's owner, cache and key have {} bytes together; at most {} are allowed", bytes,
+                           kIdBytesMax);
   }
   const std::string content = Encode(id, data);
   File file;
@@ -271,18 +275,21 @@ absl::Status RemoteCache::Put(const Id& id, std::string_view data) {
 absl::Status RemoteCache::CheckRoom(int64_t bytes) {
   int64_t missing = 0;
   if (options_.free_bytes_min > 0) {
-    ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(options_.path));
+    ASSIGN_OR_RETURN(const uint64_t free, options_.free_bytes(options_.path));
     missing = options_.free_bytes_min + bytes - static_cast<int64_t>(free);
   }
   MutexLock lock(&mutex_);
-  if (bytes <= options_.bytes_max && MakeRoom(bytes, missing)) return absl::OkStatus();
+  if (bytes <= options_.bytes_max && missing <= bytes_) {
+    MakeRoom(bytes, missing);
+    return absl::OkStatus();
+  }
   return ResourceExhausted(
       "there is no room for a cache entry of {}: all entries may have {}, and {} stay free on the disk",
       FormatBytes(static_cast<uint64_t>(bytes)), FormatBytes(static_cast<uint64_t>(options_.bytes_max)),
       FormatBytes(static_cast<uint64_t>(options_.free_bytes_min)));
 }
 
-bool RemoteCache::MakeRoom(int64_t bytes, int64_t missing) {
+void RemoteCache::MakeRoom(int64_t bytes, int64_t missing) {
   const size_t entries_max = options_.entries_max - (bytes > 0 ? 1 : 0);
   while (!files_.empty() && (bytes_ + bytes > options_.bytes_max || files_.size() > entries_max || missing > 0)) {
     const File oldest = files_.back();
@@ -291,7 +298,6 @@ bool RemoteCache::MakeRoom(int64_t bytes, int64_t missing) {
     missing -= oldest.bytes;
     ++removed_;
   }
-  return missing <= 0;
 }
 
 RemoteCache::Page RemoteCache::List(const std::vector<std::string>& owners, std::string_view cache, size_t entries_max,

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/base/file.h"
 #include "server/base/hash.h"
 #include "server/base/mutex.h"
 
@@ -36,6 +38,8 @@ struct RemoteCacheOptions {
   int64_t free_bytes_min = 0;            // nothing is written that leaves less on the file system
   size_t entries_max = 100'000;
   Clock* clock = Clock::Real();  // outlives it
+  // Bytes that the file system of a path has free.
+  std::function<absl::StatusOr<uint64_t>(const std::string&)> free_bytes = FreeBytes;
 };
 
 class RemoteCache {
@@ -78,8 +82,9 @@ class RemoteCache {
   std::optional<Entry> Find(const std::vector<std::string>& owners, const std::string& cache, const std::string& key)
       LOCKS_EXCLUDED(mutex_);
 
-  // Replaces an entry with the same id. InvalidArgument above kEntryBytesMax; ResourceExhausted without room; the file
-  // system's errors.
+  // Replaces an entry with the same id. InvalidArgument for more data than kEntryBytesMax and for an id that is too
+  // long; ResourceExhausted where even the removal of all entries would not make enough room, and then none is removed;
+  // the file system's errors.
   absl::Status Put(const Id& id, std::string_view data) LOCKS_EXCLUDED(mutex_);
 
   // The entries of one cache that belong to these owners, the newest first, those after `after` where it is given. At
@@ -120,11 +125,11 @@ class RemoteCache {
   // `id`: as the file has it. None: the file is gone, or is damaged and has been removed.
   std::optional<Entry> Read(const File& file, Id* id, bool is_use) LOCKS_EXCLUDED(mutex_);
   void RemoveDamaged(const File& file, const absl::Status& why) LOCKS_EXCLUDED(mutex_);
-  // Makes room for one more file of `bytes`. ResourceExhausted if that fails.
+  // Makes room for one more file of `bytes`. ResourceExhausted, with all files kept, if that is impossible.
   absl::Status CheckRoom(int64_t bytes) LOCKS_EXCLUDED(mutex_);
   // Removes files until the limits hold with one more file of `bytes` (0: none), and until `missing` bytes are freed on
-  // the disk. False: all files together have fewer than `missing` bytes.
-  bool MakeRoom(int64_t bytes, int64_t missing) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // the disk.
+  void MakeRoom(int64_t bytes, int64_t missing) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remember(const File& file) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(const Digest& digest) EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

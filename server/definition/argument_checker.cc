@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/definition/checker.h"
 #include "server/definition/data_type.h"
@@ -312,8 +313,9 @@ class ArgumentChecker {
           {"box", map->box_size(), rank},
           {"element_strides", map->element_strides_size(), rank}}) {
       if (size != wanted) {
-        return FieldError(fmt::format("{}.{}", path, field), kConflictingFields,
-                          "{} entries for {} dims; {} are needed", size, rank, wanted);
+        return FieldError(fmt::format("{}.{}", path, field), kConflictingFields, "{} for {}; {} needed",
+                          FormatCount(size, "entry", "entries"), FormatCount(rank, "dim"),
+                          FormatCount(wanted, "is", "are"));
       }
     }
     for (std::string* mode : {map->mutable_swizzle(), map->mutable_interleave(), map->mutable_l2_promotion()}) {
@@ -355,13 +357,14 @@ class ArgumentChecker {
                         "a tensor descriptor has 1 to {} extents, not {}", kTensorRankMax, rank);
     }
     if (descriptor.strides_size() != 0 && descriptor.strides_size() != rank - 1) {
-      return FieldError(path + ".strides", kConflictingFields,
-                        "{} entries for {} extents; {} are needed, for the last dimension none",
-                        descriptor.strides_size(), rank, rank - 1);
+      return FieldError(path + ".strides", kConflictingFields, "{} for {}; {} needed, for the last dimension none",
+                        FormatCount(descriptor.strides_size(), "entry", "entries"), FormatCount(rank, "extent"),
+                        FormatCount(rank - 1, "is", "are"));
     }
     if (descriptor.block_shape_size() != rank) {
-      return FieldError(path + ".block_shape", kConflictingFields, "{} entries for {} extents; {} are needed",
-                        descriptor.block_shape_size(), rank, rank);
+      return FieldError(path + ".block_shape", kConflictingFields, "{} for {}; {} needed",
+                        FormatCount(descriptor.block_shape_size(), "entry", "entries"), FormatCount(rank, "extent"),
+                        FormatCount(rank, "is", "are"));
     }
     if (descriptor.oob_fill_nan() && buffer->type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(buffer->type)) {
       return FieldError(path + ".oob_fill_nan", kTypeMismatch, "{} has no NaN; leave it out", NameOf(buffer->type));

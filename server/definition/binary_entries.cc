@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/format.h"
 #include "server/definition/plan_impl.h"
 
 namespace tunefarm {
@@ -133,8 +134,9 @@ std::string WhyEntriesDoNotFit(const KernelPlan& plan, const ResolvedProblem& pr
       if (plan.language() != v1::LANGUAGE_CUDA) continue;
       const int parameters = ParametersOf(binary, symbol);
       if (parameters >= 0 && parameters != launch.arguments_size()) {
-        return fmt::format("{}: '{}' takes {} parameters, but {} arguments are passed", step.path, launch.entry(),
-                           parameters, launch.arguments_size());
+        return fmt::format("{}: '{}' takes {}, but {} passed", step.path, launch.entry(),
+                           FormatCount(parameters, "parameter"),
+                           FormatCount(launch.arguments_size(), "argument is", "arguments are"));
       }
     }
   }

@@ -26,7 +26,6 @@ constexpr int kConditionalTolerancesMax = 32;
 constexpr size_t kSourcePathMax = 256;
 constexpr size_t kSourceNameMax = 255;  // of a file system
 constexpr size_t kSourceBytesMax = 4 << 20;
-constexpr size_t kSourcesBytesMax = 8 << 20;
 
 bool IsDisplayName(std::string_view name) {
   return IsIdentifier(name) && name.front() >= 'a' && name.front() <= 'z' &&

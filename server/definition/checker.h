@@ -15,6 +15,7 @@
 namespace tunefarm::definition {
 
 inline constexpr int kSourcesMax = 64;
+inline constexpr size_t kSourcesBytesMax = 8 << 20;  // of all together
 
 // The first error of a definition that has some; all of them, at least one, are added to `errors` where it is given.
 // What only follows from another error is none.

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -132,7 +133,7 @@ std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const
   if (device == nullptr) {
     slots.resize(kernel_begin());
   } else {
-    for (auto& [name, value] : device->Constants()) slots.push_back(value);
+    for (Value& value : device->ConstantValues()) slots.push_back(std::move(value));
   }
   const LoadedEntry entry = loaded == nullptr ? LoadedEntry() : *loaded;
   slots.emplace_back(entry.max_active_blocks);

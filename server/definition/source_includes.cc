@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 
+#include "server/definition/checker.h"
+
 namespace tunefarm {
 namespace {
 
@@ -314,6 +316,39 @@ const v1::SourceFile* FindIncludedSource(const v1::Kernel& kernel, std::string_v
     if (beside != nullptr) return beside;
   }
   return FindSource(kernel, name);
+}
+
+IncludedHeaders FindIncludedHeaders(const std::string& file_name, std::string_view source,
+                                    const std::function<std::optional<std::string>(const std::string& path)>& read) {
+  IncludedHeaders found;
+  std::set<std::string> seen = {file_name}, missing;
+  size_t bytes = source.size();
+  std::vector<std::pair<std::string, std::string>> texts = {{"", std::string(source)}};  // by folder
+  for (size_t at = 0; at < texts.size(); ++at) {
+    for (const IncludedName& included : FindIncludedNames(texts[at].second)) {
+      if (!included.is_quoted || included.name.empty() || included.name.front() == '/') continue;
+      bool is_known = false;
+      for (const std::string& folder : {texts[at].first, std::string()}) {
+        const std::optional<std::string> path = Normalized(folder + included.name);
+        if (!path.has_value() || !definition::CheckSourcePath("", *path).ok()) continue;
+        is_known = seen.count(*path) > 0;
+        if (is_known) break;
+        std::optional<std::string> text = read(*path);
+        is_known = text.has_value() && !text->empty();  // a definition takes no empty source
+        if (!is_known) continue;
+        bytes += text->size();
+        found.is_cut = found.paths.size() + 1 >= definition::kSourcesMax || bytes > definition::kSourcesBytesMax;
+        if (found.is_cut) return found;
+        seen.insert(*path);
+        found.paths.push_back(*path);
+        texts.emplace_back(path->substr(0, path->rfind('/') + 1), *std::move(text));
+        break;
+      }
+      if (!is_known && !included.is_test && missing.insert(included.name).second)
+        found.elsewhere.push_back(included.name);
+    }
+  }
+  return found;
 }
 
 std::string WithFullIncludePaths(const v1::Kernel& kernel, const v1::SourceFile& source) {

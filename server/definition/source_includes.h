@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,20 @@ std::vector<IncludedName> FindIncludedNames(std::string_view source);
 // includer's folder, then relative to the definition's. Null if it is none of the definition's sources.
 const tunefarm::v1::SourceFile* FindIncludedSource(const tunefarm::v1::Kernel& kernel, std::string_view includer,
                                                    std::string_view name, bool is_quoted);
+
+// The headers beside a source that a definition of it must list.
+struct IncludedHeaders {
+  std::vector<std::string> paths;      // relative to the source's folder, in the order in which they are met
+  std::vector<std::string> elsewhere;  // included names that `read` has no content for
+  bool is_cut = false;                 // a definition takes no more
+};
+
+// What the source, a file of that name, and the headers found so far include with quotes. `read` gives the content of a
+// file by its path relative to the source's folder; none for what is not there, too large or not below that folder. A
+// name is looked for as in FindIncludedSource. Conditions are not evaluated. At most as many headers and bytes as a
+// definition may have.
+IncludedHeaders FindIncludedHeaders(const std::string& file_name, std::string_view source,
+                                    const std::function<std::optional<std::string>(const std::string& path)>& read);
 
 // The content of a source with its included names replaced by the paths of the sources that they mean, for a compiler
 // that finds headers only by their full paths. Lines keep their numbers. The text of a macro that a source

@@ -169,18 +169,25 @@ absl::Status CheckSize(std::string_view text, std::string_view file_name) {
       definition::kLimitExceeded);
 }
 
+// Some editors begin UTF-8 with a byte order mark, which protobuf's parser refuses.
+std::string_view WithoutByteOrderMark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.substr(0, kMark.size()) == kMark) text.remove_prefix(kMark.size());
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name) {
   RETURN_IF_ERROR(CheckSize(text, file_name));
-  return DefinitionText(text, file_name).Parse();
+  return DefinitionText(WithoutByteOrderMark(text), file_name).Parse();
 }
 
 absl::StatusOr<v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
     const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source) {
   RETURN_IF_ERROR(CheckSize(text, file_name));
-  DefinitionText definition_text(text, file_name);
+  DefinitionText definition_text(WithoutByteOrderMark(text), file_name);
   ASSIGN_OR_RETURN(v1::Kernel kernel, definition_text.Parse());
   std::vector<absl::Status> errors;
   // Nothing is read that a definition may not name; the checks say so.

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <functional>
 #include <iterator>
+#include <map>
 
 #include "server/base/hash.h"
 #include "server/base/status.h"
@@ -52,6 +54,29 @@ constexpr WideField kWideFields[] = {TUNEFARM_FIELD(l2_bytes), TUNEFARM_FIELD(l1
 constexpr std::string_view kAxes[] = {"x", "y", "z"};
 
 std::string_view KindText(DeviceKind kind) { return kind == DeviceKind::kCuda ? "cuda" : "host"; }
+
+// What each name in expressions stands for.
+const std::map<std::string, std::function<Value(const DeviceClass&)>>& ConstantsByName() {
+  static const auto& constants = *[] {
+    auto* const made = new std::map<std::string, std::function<Value(const DeviceClass&)>>;
+    const auto add = [&](std::string_view name, auto value) { made->emplace(fmt::format("device.{}", name), value); };
+    add("kind", [](const DeviceClass& device) { return Value(KindText(device.kind)); });
+    for (const IntField& field : kIntFields) {
+      add(field.name, [&field](const DeviceClass& device) { return Value(device.*field.member); });
+    }
+    for (const WideField& field : kWideFields) {
+      add(field.name, [&field](const DeviceClass& device) { return Value(device.*field.member); });
+    }
+    for (size_t axis = 0; axis < std::size(kAxes); ++axis) {
+      add(fmt::format("grid_max_{}", kAxes[axis]),
+          [axis](const DeviceClass& device) { return Value(device.grid_max[axis]); });
+      add(fmt::format("block_max_{}", kAxes[axis]),
+          [axis](const DeviceClass& device) { return Value(device.block_max[axis]); });
+    }
+    return made;
+  }();
+  return constants;
+}
 
 // "NVIDIA H200" becomes "nvidia_h200": lower-case letters and digits, everything else one underscore.
 std::string Slug(std::string_view text) {
@@ -110,15 +135,15 @@ std::string DeviceClass::Id() const {
 
 ValueMap DeviceClass::Constants() const {
   ValueMap constants;
-  constants["device.kind"] = Value(KindText(kind));
-  for (const IntField& field : kIntFields) constants[fmt::format("device.{}", field.name)] = Value(this->*field.member);
-  for (const WideField& field : kWideFields)
-    constants[fmt::format("device.{}", field.name)] = Value(this->*field.member);
-  for (size_t axis = 0; axis < 3; ++axis) {
-    constants[fmt::format("device.grid_max_{}", kAxes[axis])] = Value(grid_max[axis]);
-    constants[fmt::format("device.block_max_{}", kAxes[axis])] = Value(block_max[axis]);
-  }
+  for (const auto& [name, value] : ConstantsByName()) constants.emplace_hint(constants.end(), name, value(*this));
   return constants;
+}
+
+std::vector<Value> DeviceClass::ConstantValues() const {
+  std::vector<Value> values;
+  values.reserve(ConstantsByName().size());
+  for (const auto& [name, value] : ConstantsByName()) values.push_back(value(*this));
+  return values;
 }
 
 v1::DeviceClass DeviceClass::ToProto() const {

@@ -50,6 +50,8 @@ struct DeviceClass {
   // The names an expression may use: device.sm_count, device.compute_capability, device.shared_bytes_per_block_optin,
   // ... one per numeric field above, and device.kind ("cuda" or "host"). Int and string values.
   ValueMap Constants() const;
+  // Their values alone, in the order of the names: for evaluations, of which there is one for each config.
+  std::vector<Value> ConstantValues() const;
 
   tunefarm::v1::DeviceClass ToProto() const;
   // InvalidArgument for an unset kind, a negative number, or text over 256 bytes.

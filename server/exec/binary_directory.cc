@@ -90,7 +90,7 @@ absl::StatusOr<std::list<BinaryDirectory::Entry>> BinaryDirectory::TakeStock() c
     stock.push_back({*key, OnDisk(static_cast<uint64_t>(info.st_size)), ModifiedMs(info)});
   }
   for (const std::string& name : doomed) (void)unlinkat(dirfd(directory.get()), name.c_str(), 0);
-  if (!doomed.empty()) LogInfo("exec", "{}: {} files that no one can use are removed", options_.path, doomed.size());
+  if (!doomed.empty()) LogInfo("exec", "{}: files that no one can use are removed: {}", options_.path, doomed.size());
   return stock;
 }
 

@@ -175,7 +175,7 @@ void RunPools::PumpOthers(const Device& device) {
 bool RunPools::Holds(Device* device, const std::string& lock_name) {
   if (options_.lock_directory.empty() || device->lock.held()) return true;
   if (device->waits_for_lock) return false;
-  absl::StatusOr<FileLock> lock = FileLock::TryLock(LockPath(lock_name));
+  absl::StatusOr<FileLock> lock = FileLock::TryLock(LockPath(lock_name), 0644);  // daemons of other users lock it too
   if (lock.ok()) {
     device->lock = *std::move(lock);
     SayWhetherItWaits(device, "");

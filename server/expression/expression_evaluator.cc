@@ -50,7 +50,7 @@ std::string Describe(const Instruction& instruction, const Failure& failure) {
     case Fault::kNone:
       break;
   }
-  if (IsUnary(op)) return fmt::format("{} cannot be applied to a {}", OpText(op), TypeName(failure.left));
+  if (IsUnary(op)) return fmt::format("{} cannot be applied to {}", OpText(op), TypeName(failure.left));
   return fmt::format("{} cannot be applied to {} and {}", OpText(op), TypeName(failure.left), TypeName(failure.right));
 }
 

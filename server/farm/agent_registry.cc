@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -181,8 +182,8 @@ absl::StatusOr<wire::RegisterResponse> AgentRegistry::Register(const wire::Regis
   response.set_lease_ms(row.lease_ms);
   Lose(request.agent_id());             // what an earlier epoch held went back to the queue
   RETURN_IF_ERROR(NoteDevices(agent));  // Lose has marked them as gone
-  LogInfo("jobs", "agent {} on {} registers with {} devices", request.display_name(), request.host(),
-          request.devices_size());
+  LogInfo("jobs", "agent {} on {} registers with {}", request.display_name(), request.host(),
+          FormatCount(request.devices_size(), "device"));
   // It is read from the store when it asks, should it not be served now.
   if (claims_->Serve(request.agent_id(), agent.epoch, replacements, {}, {}).ok()) Put(std::move(agent));
   Wake();  // what it replaces may have left work

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "server/agent/trial_report.h"
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -162,6 +163,8 @@ absl::StatusOr<ReportVerdict> StoreTrials(Store* store, const Claim& claim, cons
     const std::string& text = claim.ConfigOf(trial.ordinal());
     report.trials.push_back(RowOfTrial(claim.study_id, text, trial));
     if (IsMeasurement(trial)) report.trials.back().measured_key = MeasuredKey(claim.measured_scope, text);
+    // A copy is none: the trial that ran is filed.
+    if (!trial.reused() && IsVerdict(trial)) report.trials.back().work = WorkKey(claim.measured_scope, trial.work());
   }
   return store->units()->ReportTrials(report);
 }

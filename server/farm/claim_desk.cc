@@ -100,6 +100,7 @@ bool ClaimDesk::HandOut(const wire::SynchronizeRequest& request, const Claims::U
     return true;
   }
   p_.hooks->claimed(claimed.job_id);
+  NoteWorks(*claim);
   Filter(&*claim, spec);
   return p_.claims->HandOut(*std::move(claim), response);
 }
@@ -127,6 +128,12 @@ absl::Status ClaimDesk::StoreWithoutRun(Claim* claim, absl::StatusOr<ClaimFilter
   claim->EraseTrials(*trials);
   p_.hooks->reported(claim->study_id, claim->unit_id, *std::move(trials), false);
   return absl::OkStatus();
+}
+
+void ClaimDesk::NoteWorks(const Claim& claim) {
+  if (claim.measured_scope.empty() || p_.claims->KnowsWorks(claim.study_id)) return;
+  const absl::StatusOr<bool> has_works = p_.store->units()->HasWorks(claim.study_id);
+  p_.claims->NoteWorks(claim, has_works.value_or(true));
 }
 
 void ClaimDesk::Return(const Claim& claim) {
@@ -179,6 +186,7 @@ absl::StatusOr<std::vector<Claim>> ClaimDesk::Read(const wire::RegisterRequest& 
     }
     if (!AgentRegistry::SaysHeaders(about)) claim->measured_scope.clear();
     RETURN_IF_ERROR(StoreWithoutRun(&*claim, p_.filters->OfBegunFinal(*claim, claimed.present_devices)));
+    NoteWorks(*claim);
     claims.push_back(*std::move(claim));
   }
   return claims;

@@ -70,6 +70,9 @@ class ClaimDesk {
   void Filter(Claim* claim, const tunefarm::v1::Job& spec);
   // The claim is left without these trials. Aborted: it is another agent's now.
   absl::Status StoreWithoutRun(Claim* claim, absl::StatusOr<ClaimFilters::Trials> trials);
+  // Before the first unit of a study is handed out or taken over: whether the store has works of it, which it may have
+  // where it cannot be read.
+  void NoteWorks(const Claim& claim);
   // Back to the queue.
   void Return(const Claim& claim);
   // Where a claim of the agent runs, for all that is known of it.

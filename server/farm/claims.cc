@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "server/agent/trial_report.h"
 #include "server/base/check.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
+#include "server/records/measured_key.h"
 
 namespace tunefarm {
 
@@ -244,9 +244,14 @@ bool Claims::Compare(const wire::SynchronizeRequest& request, std::map<std::stri
   if (!IsServed(request.agent_id(), request.epoch())) return false;
   std::set<int64_t> listed;
   for (const wire::UnitInHand& unit : request.units()) {
-    const Claim* const claim = table_.Find(unit.unit_id());
+    Claim* const claim = table_.Find(unit.unit_id());
     const bool owned = claim != nullptr && claim->agent_id == request.agent_id() && claim->token == unit.token();
-    if (owned) listed.insert(unit.unit_id());
+    if (owned) {
+      listed.insert(unit.unit_id());
+      // Where the claim was read for a call that lists no units, neither was known.
+      table_.SetDelivered(claim, true);
+      if (!unit.device_uuid().empty()) claim->assignment.set_device_uuid(unit.device_uuid());
+    }
     if (!owned || claim->mode != ClaimMode::kActive) response->add_revoked_unit_ids(unit.unit_id());
   }
   bool waits_alone = false;  // a unit that it must have alone: nothing more is claimed until it has ended
@@ -300,39 +305,67 @@ void Claims::Erase(const Claim& claim) {
   if (IsKnown(claim)) table_.Erase(claim.unit_id);
 }
 
-std::vector<Claims::WorkAnswer> Claims::AskWorks(const wire::ClaimWorkRequest& request) {
+bool Claims::KnowsUnits(const wire::ClaimWorkRequest& request) const {
   MutexLock lock(&mutex_);
-  std::vector<WorkAnswer> answers(static_cast<size_t>(request.claims_size()));
-  if (!IsServed(request.agent_id(), request.epoch())) return answers;
-  const auto is_in_hand = [&table = table_](const WorkTable::Holder& holder) {
-    const Claim* const claim = table.Find(holder.unit_id);
-    return claim != nullptr && claim->agent_id == holder.agent_id && claim->token == holder.token && claim->delivered &&
-           claim->mode == ClaimMode::kActive && claim->Has(holder.ordinal);
-  };
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const wire::WorkClaim& asked = request.claims(static_cast<int>(i));
-    const WorkTable::Holder trial{request.agent_id(), asked.unit_id(), asked.token(), asked.ordinal()};
-    if (asked.work() == 0 || !is_in_hand(trial)) continue;
-    const Claim& claim = *table_.Find(asked.unit_id());
-    if (claim.measured_scope.empty()) continue;
-    const WorkTable::Answer answer =
-        works_.Ask({claim.job_id, claim.study_id, claim.measured_scope, asked.work()}, trial, is_in_hand);
-    answers[i] = {claim.study_id, answer.is_elsewhere, answer.measured};
+  return !IsServed(request.agent_id(), request.epoch()) ||
+         std::all_of(request.claims().begin(), request.claims().end(),
+                     [&](const wire::WorkClaim& trial) { return table_.Find(trial.unit_id()) != nullptr; });
+}
+
+WorkClaimRequest Claims::BeginAsk(const wire::ClaimWorkRequest& request) {
+  MutexLock lock(&mutex_);
+  WorkClaimRequest asked{request.agent_id(), request.epoch(), {}};
+  const bool is_served = IsServed(request.agent_id(), request.epoch());
+  for (const wire::WorkClaim& trial : request.claims()) {
+    WorkClaim& one = asked.claims.emplace_back();
+    const Claim* const claim = is_served ? table_.Find(trial.unit_id()) : nullptr;
+    if (claim == nullptr || claim->agent_id != request.agent_id() || claim->token != trial.token()) continue;
+    one = {claim->study_id, WorkKey(claim->measured_scope, trial.work()), claim->unit_id, claim->token,
+           trial.ordinal()};
+    if (one.work != 0) works_.Wait(claim->study_id, one.work, asked.agent_id);
   }
-  return answers;
+  return asked;
+}
+
+void Claims::EndAsk(const WorkClaimRequest& request, const std::vector<WorkAnswer>& answers) {
+  MutexLock lock(&mutex_);
+  for (size_t i = 0; i < request.claims.size(); ++i) {
+    const WorkClaim& asked = request.claims[i];
+    if (asked.work == 0 || (i < answers.size() && answers[i].is_elsewhere)) continue;
+    works_.Stop(asked.study_id, asked.work, request.agent_id);
+  }
 }
 
 std::set<std::string> Claims::EndWorks(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials) {
   MutexLock lock(&mutex_);
   std::set<std::string> waiting;
-  if (claim.measured_scope.empty() || !IsKnown(claim)) return waiting;
   for (const tunefarm::v1::Trial& trial : trials) {
-    if (trial.work() == 0) continue;
-    const std::vector<std::string> told = works_.End({claim.job_id, claim.study_id, claim.measured_scope, trial.work()},
-                                                     trial.ordinal(), !trial.reused() && IsVerdict(trial));
-    waiting.insert(told.begin(), told.end());
+    const int64_t work = WorkKey(claim.measured_scope, trial.work());
+    if (work != 0) waiting.merge(works_.End(claim.study_id, work, claim.agent_id));
   }
   return waiting;
+}
+
+bool Claims::KnowsWorks(int64_t study_id) const {
+  MutexLock lock(&mutex_);
+  return works_.Knows(study_id);
+}
+
+void Claims::NoteWorks(const Claim& claim, bool has_works) {
+  MutexLock lock(&mutex_);
+  // Of an ended job nothing would forget it again.
+  if (claim.replacements != replacements_ || ended_while_claiming_.count(claim.job_id) > 0) return;
+  works_.Note(claim.job_id, claim.study_id, has_works);
+}
+
+void Claims::ShareWorks() {
+  MutexLock lock(&mutex_);
+  works_.ShareAll();
+}
+
+bool Claims::SharesWorks() const {
+  MutexLock lock(&mutex_);
+  return works_.has_shared();
 }
 
 std::vector<std::pair<Claim, UnitAfter>> Claims::Dropped() const {

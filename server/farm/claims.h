@@ -22,7 +22,7 @@
 #include "server/base/mutex.h"
 #include "server/farm/claim.h"
 #include "server/farm/claim_table.h"
-#include "server/farm/work_table.h"
+#include "server/farm/study_works.h"
 #include "server/store/unit_store.h"
 #include "tunefarm/agent/v1/agent.pb.h"
 
@@ -46,13 +46,6 @@ class Claims {
     ClaimedUnit claimed;
     int64_t replacements = 0;  // as Claim's
   };
-  // What a trial is to do; if nothing is set, it runs.
-  struct WorkAnswer {
-    int64_t study_id = 0;
-    bool is_elsewhere = false;        // another agent measures its work; EndWorks returns the asking agent later
-    std::optional<int64_t> measured;  // the stored trial of the study that it takes over
-  };
-
   // `replacements`: Store::Replacements.
   explicit Claims(int64_t replacements) : replacements_(replacements) {}
 
@@ -119,13 +112,25 @@ class Claims {
   // The trials were stored. Nothing if the claim is another one by now, as with Erase.
   void Reported(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials) LOCKS_EXCLUDED(mutex_);
   void Erase(const Claim& claim) LOCKS_EXCLUDED(mutex_);
-  // What the trials of the request are to do, in its order. A trial that is not known here as assigned to the agent
-  // runs and holds no claim.
-  std::vector<WorkAnswer> AskWorks(const tunefarm::agent::v1::ClaimWorkRequest& request) LOCKS_EXCLUDED(mutex_);
+
+  // --- works: see StudyWorks ---
+  // Whether all units of the request are known here; also true of an agent that is not served.
+  bool KnowsUnits(const tunefarm::agent::v1::ClaimWorkRequest& request) const LOCKS_EXCLUDED(mutex_);
+  // The request as the store is asked, in its order; without a work where it is not known, or where the trial is not
+  // known here as assigned to the agent. The agent waits for all of them until EndAsk says which it need not.
+  WorkClaimRequest BeginAsk(const tunefarm::agent::v1::ClaimWorkRequest& request) LOCKS_EXCLUDED(mutex_);
+  // `answers`: to the request, in its order; none: the store did not answer.
+  void EndAsk(const WorkClaimRequest& request, const std::vector<WorkAnswer>& answers) LOCKS_EXCLUDED(mutex_);
   // For trials that were stored; to be called before Reported or Erase. Returns the agents that wait for their work and
   // are to be woken.
   std::set<std::string> EndWorks(const Claim& claim, const std::vector<tunefarm::v1::Trial>& trials)
       LOCKS_EXCLUDED(mutex_);
+  bool KnowsWorks(int64_t study_id) const LOCKS_EXCLUDED(mutex_);
+  // Of a claim that is handed out or taken over next; `has_works`: UnitStore::HasWorks.
+  void NoteWorks(const Claim& claim, bool has_works) LOCKS_EXCLUDED(mutex_);
+  void ShareWorks() LOCKS_EXCLUDED(mutex_);
+  bool SharesWorks() const LOCKS_EXCLUDED(mutex_);
+
   // Dropped claims, without their trials, that no agent has, and how they are to end.
   std::vector<std::pair<Claim, UnitAfter>> Dropped() const LOCKS_EXCLUDED(mutex_);
 
@@ -153,7 +158,7 @@ class Claims {
   bool wishes_are_old_ GUARDED_BY(mutex_) = false;  // the database was replaced and there was no BeginAgain since
   std::map<std::string, int64_t> served_ GUARDED_BY(mutex_);  // epochs by agent
   ClaimTable table_ GUARDED_BY(mutex_);
-  WorkTable works_ GUARDED_BY(mutex_);
+  StudyWorks works_ GUARDED_BY(mutex_);
   std::map<int64_t, JobWishes> jobs_ GUARDED_BY(mutex_);
   std::vector<Unmade> unmade_ GUARDED_BY(mutex_);              // at most a demand's worth per device
   std::multiset<std::string> claiming_ GUARDED_BY(mutex_);     // agents

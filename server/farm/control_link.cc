@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -23,7 +24,6 @@ constexpr int kUnitsPerDemandMax = 8;
 constexpr int kTrialsPerReportMax = 64;
 constexpr int kReportsPerCallMax = 64;
 constexpr int kConfigsPerCallMax = 256;
-constexpr int kWorksPerCallMax = 256;
 
 }  // namespace
 
@@ -57,7 +57,9 @@ absl::StatusOr<wire::RegisterResponse> ControlLink::RegisterRemote(const wire::R
 
 absl::StatusOr<wire::RegisterResponse> ControlLink::Register(const wire::RegisterRequest& request) {
   RETURN_IF_ERROR(CheckOpen());
-  return agents_.Register(request);
+  ASSIGN_OR_RETURN(wire::RegisterResponse response, agents_.Register(request));
+  claims_.ShareWorks();  // a new process knows nothing of the studies that run
+  return response;
 }
 
 absl::StatusOr<wire::DeregisterResponse> ControlLink::Deregister(const wire::DeregisterRequest& request) {
@@ -68,6 +70,19 @@ absl::StatusOr<wire::DeregisterResponse> ControlLink::Deregister(const wire::Der
 absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t epoch,
                                            const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
   MutexLock one_at_a_time(&taking_over_);
+  return ReadAgent(agent_id, epoch, units);
+}
+
+absl::Status ControlLink::MakeKnown(const std::string& agent_id, int64_t epoch) {
+  if (claims_.EpochOf(agent_id) >= epoch) return absl::OkStatus();
+  MutexLock one_at_a_time(&taking_over_);
+  // Its Synchronize, which says what it has in hand, may have come first.
+  if (claims_.EpochOf(agent_id) >= epoch) return absl::OkStatus();
+  return ReadAgent(agent_id, epoch, {}).status();
+}
+
+absl::StatusOr<bool> ControlLink::ReadAgent(const std::string& agent_id, int64_t epoch,
+                                            const google::protobuf::RepeatedPtrField<wire::UnitInHand>& units) {
   const int64_t replacements = FollowStore();
   ASSIGN_OR_RETURN(std::optional<AgentRegistry::Agent> agent, agents_.Read(agent_id, epoch));
   if (!agent.has_value()) return false;
@@ -78,8 +93,8 @@ absl::StatusOr<bool> ControlLink::TakeOver(const std::string& agent_id, int64_t 
     if (!unit.device_uuid().empty()) in_hand.insert(unit.unit_id());
   }
   ASSIGN_OR_RETURN(std::vector<Claim> claims, desk_.Read(agent->about, epoch, replacements, device_of, {}));
-  LogInfo("jobs", "agent {} on {} is taken over with {} units in flight", agent->about.display_name(),
-          agent->about.host(), units.size());
+  LogInfo("jobs", "agent {} on {} is taken over with {} in flight", agent->about.display_name(), agent->about.host(),
+          FormatCount(static_cast<int64_t>(units.size()), "unit"));
   FollowStore();
   RETURN_IF_ERROR(claims_.Serve(agent_id, epoch, replacements, std::move(claims), in_hand));
   agents_.Put(*std::move(agent));
@@ -117,7 +132,6 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
     response.set_epoch_expired(true);
     return response;
   }
-  response.set_shares_work(shares_work());  // the count includes this agent
   ASSIGN_OR_RETURN(const bool may_have_work, agents_.Ask(request, &response));
   const bool gets_work = may_have_work && !claims_held_.load();
   std::map<std::string, Claims::Demand> wanted;
@@ -148,38 +162,46 @@ absl::StatusOr<wire::SynchronizeResponse> ControlLink::Synchronize(const wire::S
   }
   // Not of one that may have nothing now: what it was refused, it still wants.
   if (is_sated && gets_work) agents_.Sate(request.agent_id());
+  if (agents_.size() > 1) claims_.ShareWorks();
+  response.set_shares_work(shares_work());  // this agent and the units of this response count
   return response;
 }
 
+bool ControlLink::shares_work() const {
+  // Agents of other daemons come and go without a word here.
+  const bool may_have_other_daemons = agents_.options().own_agent_lease_ms > 0;
+  return may_have_other_daemons || agents_.size() > 1 || claims_.SharesWorks();
+}
+
 absl::StatusOr<wire::ClaimWorkResponse> ControlLink::ClaimWork(const wire::ClaimWorkRequest& request) {
-  if (request.claims_size() > kWorksPerCallMax) {
-    return InvalidArgument("{} works in one call, at most {} are taken", request.claims_size(), kWorksPerCallMax);
+  if (static_cast<size_t>(request.claims_size()) > UnitStore::kWorkClaimsMax) {
+    return InvalidArgument("{} works in one call, at most {} are taken", request.claims_size(),
+                           UnitStore::kWorkClaimsMax);
   }
   RETURN_IF_ERROR(CheckOpen());
   FollowStore();
-  const std::vector<Claims::WorkAnswer> answers = claims_.AskWorks(request);
-  std::map<int64_t, std::set<int64_t>> measured;  // ordinals by study
-  for (const Claims::WorkAnswer& answer : answers) {
-    if (answer.measured.has_value()) measured[answer.study_id].insert(*answer.measured);
+  RETURN_IF_ERROR(MakeKnown(request.agent_id(), request.epoch()));
+  if (!claims_.KnowsUnits(request)) {
+    // Claimed through another daemon since the agent was served here last.
+    const std::optional<AgentRegistry::Agent> agent = agents_.Find(request.agent_id());
+    if (agent.has_value()) RETURN_IF_ERROR(desk_.ReadLate(agent->about, request.epoch()));
   }
-  std::map<std::pair<int64_t, int64_t>, Trial> trials;
-  for (const auto& [study_id, ordinals] : measured) {
-    ASSIGN_OR_RETURN(const std::vector<TrialRow> rows,
-                     store_->trials()->GetTrials(study_id, {ordinals.begin(), ordinals.end()}));
-    for (const TrialRow& row : rows) {
-      absl::StatusOr<Trial> trial = TrialOfRow(row);
-      if (!trial.ok()) continue;  // a damaged row: nothing is taken over
-      trial->clear_config();
-      trials[{study_id, row.ordinal}] = *std::move(trial);
-    }
-  }
+  const WorkClaimRequest asked = claims_.BeginAsk(request);
+  const absl::StatusOr<std::vector<WorkAnswer>> answers = store_->units()->ClaimWorks(asked);
+  claims_.EndAsk(asked, answers.ok() ? *answers : std::vector<WorkAnswer>());
+  RETURN_IF_ERROR(answers.status());
   wire::ClaimWorkResponse response;
-  for (const Claims::WorkAnswer& answer : answers) {
+  for (const WorkAnswer& answer : *answers) {
     wire::WorkAnswer* const told = response.add_answers();
     told->set_is_elsewhere(answer.is_elsewhere);
     if (!answer.measured.has_value()) continue;
-    const auto trial = trials.find({answer.study_id, *answer.measured});
-    if (trial != trials.end()) *told->mutable_measured() = trial->second;
+    absl::StatusOr<Trial> trial = TrialOfRow(*answer.measured);
+    if (!trial.ok()) {
+      LogWarn("jobs", "a work of study {} is measured again: {}", answer.measured->study_id, MessageOf(trial.status()));
+      continue;
+    }
+    trial->clear_config();
+    *told->mutable_measured() = *std::move(trial);
   }
   return response;
 }

@@ -53,14 +53,15 @@ class ControlLink : public AgentLink {
       const tunefarm::agent::v1::RegisterRequest& request) override;
   absl::StatusOr<tunefarm::agent::v1::SynchronizeResponse> Synchronize(
       const tunefarm::agent::v1::SynchronizeRequest& request) override;
-  // True where more than one agent is registered here. The ClaimWork with `done`, for an agent in this process, calls
-  // `done` before it returns.
-  bool shares_work() const override { return agents_.size() > 1; }
+  // True where there may be works that an agent does not know of: more than one agent is served here, other daemons may
+  // share the store, or the store had works of a running study before a unit of it was handed out here. The ClaimWork
+  // with `done`, for an agent in this process, calls `done` before it returns.
+  bool shares_work() const override;
   void ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
                  const std::function<void(absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse>)>& done) override {
     done(ClaimWork(request));
   }
-  // InvalidArgument: too many claims. The store's errors.
+  // Writes to the store. InvalidArgument: too many claims. The store's errors.
   absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse> ClaimWork(
       const tunefarm::agent::v1::ClaimWorkRequest& request);
   absl::StatusOr<tunefarm::agent::v1::ReportTrialsResponse> ReportTrials(
@@ -148,7 +149,13 @@ class ControlLink : public AgentLink {
   // Makes the agent known, with its claims, if its epoch is the store's current one: false if it is not. `units`: as it
   // lists them, for the devices they are on.
   absl::StatusOr<bool> TakeOver(const std::string& agent_id, int64_t epoch,
-                                const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units);
+                                const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units)
+      LOCKS_EXCLUDED(taking_over_);
+  // The same for a call that does not list units; nothing if the agent is known, under this epoch or a later one.
+  absl::Status MakeKnown(const std::string& agent_id, int64_t epoch) LOCKS_EXCLUDED(taking_over_);
+  absl::StatusOr<bool> ReadAgent(const std::string& agent_id, int64_t epoch,
+                                 const google::protobuf::RepeatedPtrField<tunefarm::agent::v1::UnitInHand>& units)
+      EXCLUSIVE_LOCKS_REQUIRED(taking_over_);
   // As Claims::Find, with agents and claims that are not known here read from the store.
   absl::StatusOr<std::optional<Claim>> FindClaim(const tunefarm::agent::v1::ReportTrialsRequest& request);
   absl::Status CheckOpen() const;

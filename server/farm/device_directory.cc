@@ -272,13 +272,21 @@ void DeviceDirectory::SetWaiting(std::string_view uuid, std::string_view reason,
 
 std::string DeviceDirectory::WaitingReason(std::string_view class_id, std::string_view name) const {
   const auto devices = Current();
-  std::string waiting;
+  std::string waiting, out_of_service, offline;
   for (const Known& known : *devices) {
-    if (!known.ready() || known.class_id != class_id || !known.Answers(name)) continue;
-    if (known.device.state_reason().empty()) return {};
-    waiting = fmt::format("{}: {}", known.device.device_class().display_name(), known.device.state_reason());
+    if (known.class_id != class_id || !known.Answers(name)) continue;
+    const std::string& reason = known.device.state_reason();
+    if (known.ready() && reason.empty()) return {};
+    const bool is_offline = known.device.state() == tunefarm::v1::DEVICE_STATE_OFFLINE;
+    std::string& text = known.ready() ? waiting : is_offline ? offline : out_of_service;
+    text = fmt::format("{}: {}", known.device.device_class().display_name(),
+                       reason.empty() ? "no reason is known" : reason);
   }
-  return waiting;
+  if (!waiting.empty()) return waiting;
+  // What can be repaired rather than what may not come back.
+  if (out_of_service.empty()) out_of_service = std::move(offline);
+  if (out_of_service.empty()) return "no device that the job can use is connected";
+  return "no device that the job can use is in service; " + out_of_service;
 }
 
 void DeviceDirectory::SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes) {

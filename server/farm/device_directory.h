@@ -85,8 +85,7 @@ class DeviceDirectory {
   // The work of a device in service waits for a reason, in one sentence, or does not any more. Unknown devices and
   // those out of service are ignored.
   void SetWaiting(std::string_view uuid, std::string_view reason, int64_t now_ms);
-  // Why no ready device of the class that answers to the name takes up its work, by the device; empty where one does,
-  // or where none is ready.
+  // Why no device of the class that answers to the name takes up its work, by a device; empty where one does.
   std::string WaitingReason(std::string_view class_id, std::string_view name) const;
   // What a health check has found; foreign_processes -1: unknown. Unknown devices are ignored.
   void SetHealth(std::string_view uuid, double baseline_ns, int foreign_processes);

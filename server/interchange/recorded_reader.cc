@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "server/base/format.h"
 #include "server/base/hash.h"
 #include "server/base/log_escape.h"
 #include "server/base/status_macros.h"
@@ -172,13 +173,17 @@ class RecordedReader {
       left_out_.count += gone;
     }
     if (left_out_.count > 0) {
-      file_->notes.push_back(fmt::format("{} of {} rows are left out: \"{}\" is no number above 0; the first is {}.",
-                                         left_out_.count, seen_.size(), internal::EscapeForText(file_->objective),
+      file_->notes.push_back(fmt::format("{} of {} {} left out: \"{}\" is no number above 0; the first is {}.",
+                                         left_out_.count, FormatCount(static_cast<int64_t>(seen_.size()), "row"),
+                                         left_out_.count == 1 ? "is" : "are", internal::EscapeForText(file_->objective),
                                          left_out_.first));
     }
     if (bad_times_.count > 0) {
-      file_->notes.push_back(fmt::format("{} times are negative or no numbers and count as unknown; the first is {}.",
-                                         bad_times_.count, bad_times_.first));
+      file_->notes.push_back(
+          fmt::format("{} as unknown; the first is {}.",
+                      FormatCount(static_cast<int64_t>(bad_times_.count), "time is negative or no number and counts",
+                                  "times are negative or no numbers and count"),
+                      bad_times_.first));
     }
     return absl::OkStatus();
   }
@@ -492,6 +497,14 @@ absl::StatusOr<RecordedObjective> ParseRecordedObjective(std::string_view text) 
 absl::StatusOr<RecordedFile> ReadRecordedFile(std::string bytes, std::string file_name,
                                               const RecordedObjective& objective) {
   ASSIGN_OR_RETURN(std::string text, PlainText(std::move(bytes), file_name, kRecordedBytesMax));
+  // Behind white space and a byte order mark. Another kind of file, such as CSV, is no JSON with a mistake.
+  const size_t begin = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  if (begin != std::string::npos && text[begin] != '{') {
+    return WithReason(InvalidArgument("{}:1:1: this is neither a T4 file nor a cache file of Kernel Tuner: those are "
+                                      "objects in JSON",
+                                      file_name),
+                      kBadField);
+  }
   RecordedFile file;
   if (IsCache(text)) {
     ASSIGN_OR_RETURN(file, ReadCache(std::move(text), file_name, objective));

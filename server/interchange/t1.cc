@@ -134,7 +134,7 @@ class Finisher {
       return ErrorAt("", fmt::format("no config satisfies the conditions. {}", space->ExplainEmpty()));
     made_.space_text =
         valid.ok()
-            ? fmt::format("{} valid configs of {}", FormatCount(static_cast<int64_t>(*valid)), space->CartesianText())
+            ? fmt::format("{} of {}", FormatCount(static_cast<int64_t>(*valid), "valid config"), space->CartesianText())
             : fmt::format("{} combinations, too many to count the valid ones here", space->CartesianText());
     return space->Contains(wanted) ? absl::OkStatus() : ReplaceDefaults(*space, wanted, limit.get());
   }

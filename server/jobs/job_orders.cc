@@ -12,8 +12,8 @@ absl::Status JobOrders::Change(int64_t job_id, const std::vector<JobState>& from
   const absl::Status changed = store_->jobs()->SetJobState(job_id, from, to, reason, clock_->WallMs());
   if (changed.code() == absl::StatusCode::kFailedPrecondition) {
     const auto row = store_->jobs()->GetJob(job_id);
-    return WithReason(FailedPrecondition("{} cannot be {}: it is {}", JobName(job_id), verb,
-                                         row.ok() ? NameOf(row->state) : std::string_view("not in that state")),
+    return WithReason(FailedPrecondition("{} cannot be {}: its state is {}", JobName(job_id), verb,
+                                         row.ok() ? NameOf(row->state) : std::string_view("another one")),
                       "JOB_STATE");
   }
   RETURN_IF_ERROR(changed);

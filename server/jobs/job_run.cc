@@ -86,6 +86,7 @@ void JobRun::TakeUp(JobRow row, int64_t epoch, const ArrivingUnits& arriving) {
     const absl::Status status = CatchUp(study_id, arriving);
     if (!status.ok()) LogWarn("jobs", "{} is read again: {}", JobName(id()), MessageOf(status));
   }
+  lacks_device_ = !DeviceReason().empty();
   told_waiting_ = WaitingReason();
   PublishJob();
 }
@@ -159,8 +160,10 @@ void JobRun::AddTrials(int64_t study_id, int64_t unit_id, std::vector<Trial> tri
   const std::vector<const Trial*> added = own.AddTrials(unit_id, std::move(trials));
   if (added.empty()) return;
   const MonotonicTime now = tools_.executor->clock()->Now();
-  // Before the job has begun here no time of a last trial is known, and while it is paused none should end.
-  if (has_begun() && row_.state == JobState::kRunning) longest_wait_ = std::max(longest_wait_, now - last_ended_);
+  // Before the job has begun here no time of a last trial is known, and while it is paused or without a device none
+  // should end.
+  if (has_begun() && row_.state == JobState::kRunning && !lacks_device_)
+    longest_wait_ = std::max(longest_wait_, now - last_ended_);
   last_ended_ = now;
   changed_.insert(study_id);
   has_news_ = true;
@@ -326,10 +329,12 @@ absl::Status JobRun::StepStudy(int64_t study_id) {
     answers_.erase(found);
   }
   ASSIGN_OR_RETURN(StudyStep step, own.Next(stop_because_, answer.has_value() ? &*answer : nullptr, incumbent.get()));
+  // What the strategy was asked may or may not be recorded: after an error it is made again from what is.
+  if (!step.empty) RETURN_IF_ERROR(Commit(own, &step, incumbent.get()));
+  // Only what is recorded: a run that is made again, here or on another node, may find other results and search on, and
+  // would miss the units that were withdrawn.
   if (own.search_is_over()) tools_.link->StopStudySearch(id(), study_id);
   if (step.empty) return absl::OkStatus();
-  // What the strategy was asked may or may not be recorded: after an error it is made again from what is.
-  RETURN_IF_ERROR(Commit(own, &step, incumbent.get()));
   changed_.insert(study_id);
   has_news_ = true;
   Announce(own, step);
@@ -436,17 +441,22 @@ tunefarm::v1::Progress JobRun::Progress() const {
   return progress;
 }
 
-std::string JobRun::WaitingReason() const {
+std::string JobRun::DeviceReason() const {
   if (row_.state != JobState::kQueued && row_.state != JobState::kRunning) return {};
-  std::string waiting;
+  std::string reason;
   for (const auto& [study_id, study] : studies_) {
     if (study->state() == StudyState::kEnded) continue;
-    waiting = tools_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_selector);
-    if (!waiting.empty()) continue;
-    waiting = SpaceReason();
-    return waiting.empty() ? QuietReason() : waiting;
+    reason = tools_.devices->WaitingReason(study->context().row.class_id, study->context().row.device_selector);
+    if (reason.empty()) break;
   }
-  return waiting;
+  return reason;
+}
+
+std::string JobRun::WaitingReason() const {
+  if (row_.state != JobState::kQueued && row_.state != JobState::kRunning) return {};
+  std::string reason = DeviceReason();
+  if (reason.empty()) reason = SpaceReason();
+  return reason.empty() ? QuietReason() : reason;
 }
 
 Duration JobRun::QuietTime() const {
@@ -528,6 +538,9 @@ void JobRun::Publish() {
 }
 
 void JobRun::PublishWaiting() {
+  const bool lacked_device = lacks_device_;
+  lacks_device_ = !DeviceReason().empty();
+  if (lacked_device && !lacks_device_) last_ended_ = tools_.executor->clock()->Now();
   std::string reason = WaitingReason();
   if (reason == told_waiting_) return;
   told_waiting_ = std::move(reason);

@@ -141,7 +141,8 @@ class JobRun {
   void Publish();
   bool has_news() const { return has_news_; }
   MonotonicTime published() const { return published_; }
-  // To readers and watchers, if the reason why it waits has changed.
+  // To readers and watchers, if the reason why it waits has changed. Time without a device does not count as a wait for
+  // a trial: where there is one again, UntilQuiet counts from then on.
   void PublishWaiting();
   // When PublishWaiting has the next thing to say of a job none of whose trials ends.
   Duration UntilQuiet() const;
@@ -176,7 +177,9 @@ class JobRun {
   // Watchers and agents learn of a step that is stored.
   void Announce(const Study& study, const StudyStep& step);
   tunefarm::v1::Progress Progress() const;
-  // Of a job none of whose studies that still run gets a device, or has more to do than to make its space.
+  // Of a job none of whose studies that still run gets a device.
+  std::string DeviceReason() const;
+  // DeviceReason; else of a job that has no more to do than to make its spaces, or none of whose trials ends.
   std::string WaitingReason() const;
   std::string SpaceReason() const;
   // Of a job none of whose trials ends: the trial that it waits for, and for how long.
@@ -206,7 +209,8 @@ class JobRun {
   MonotonicTime began_{};       // of this run's first trial, for the estimate
   int64_t done_at_begin_ = -1;  // -1: not begun
   std::string told_waiting_;    // the reason that watchers know
-  MonotonicTime last_ended_{};  // when its last trial ended here, or when it began or was resumed
+  MonotonicTime last_ended_{};  // when its last trial ended here, or when it began, was resumed or got a device again
+  bool lacks_device_ = false;   // DeviceReason told why
   Duration longest_wait_{};     // between two of them
 
   std::shared_ptr<const tunefarm::v1::Job> request_;  // for snapshots

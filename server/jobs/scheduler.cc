@@ -175,6 +175,10 @@ void Scheduler::TellWaiting() {
     const Work work(self);
     for (auto& [job_id, driven] : self->jobs_) {
       driven.run->PublishWaiting();
+      // With a device again it waits from now on.
+      self->deps_.executor->Cancel(driven.quiet_timer);
+      driven.quiet_timer = 0;
+      self->StartTimers(driven);
       if (driven.run->HasLostFinalsDevice()) self->StepSoon(driven);
     }
   });

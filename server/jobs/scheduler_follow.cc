@@ -35,7 +35,7 @@ void PauseForSpace(ControlLink* link, JobOrders* orders, int64_t job_id, const s
 bool Scheduler::KeepName() {
   if (adoption_.IsRenamed()) {
     const std::vector<int64_t> lost = adoption_.All();
-    if (!lost.empty()) LogWarn("jobs", "{} jobs are left to other nodes", lost.size());
+    if (!lost.empty()) LogWarn("jobs", "jobs left to other nodes: {}", lost.size());
     for (const int64_t job_id : lost) Remove(job_id);
     adoption_.TakeName();
     if (adoption_.WasReplaced()) {

@@ -77,7 +77,7 @@ void StoppingRule::Tell(const tunefarm::v1::Trial& trial) {
     because_ = fmt::format("{} is within {:.3g} % of the roofline floor, {}", FormatDuration(best_ns_),
                            100 * (limit_ns_ / floor_ns_ - 1), FormatDuration(floor_ns_));
   } else if (patience_ > 0 && without_gain_ >= patience_) {
-    because_ = fmt::format("{} trials without a better one", FormatCount(without_gain_));
+    because_ = FormatCount(without_gain_, "trial") + " without a better one";
   }
 }
 

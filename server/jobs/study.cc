@@ -318,9 +318,10 @@ absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, const Pro
     if (!priors_.empty()) step.drive.detail = summary_.SerializeAsString();
     if (proposer_ != nullptr && proposer_->left_out() > 0) {
       step.messages.push_back(
-          fmt::format("{}: {} of {} starting configs are left out, as they are not in the space: {}",
-                      context_.problem->key, FormatCount(proposer_->left_out()),
-                      FormatCount(context_.spec.starting_configs_size()), proposer_->left_out_because()));
+          fmt::format("{}: {} of {} {} not in the space: {}", context_.problem->key, FormatCount(proposer_->left_out()),
+                      FormatCount(context_.spec.starting_configs_size(), "starting config"),
+                      proposer_->left_out() == 1 ? "is left out, as it is" : "are left out, as they are",
+                      proposer_->left_out_because()));
     }
   }
   const Unit* finals = nullptr;
@@ -385,7 +386,7 @@ void Study::EndSearch(const std::string& stop_because, StudyStep* step) {
   if (!stop_because.empty()) {
     search_ended_because_ = stop_because;
   } else if (budget > 0 && proposed_ >= budget && !proposer_->IsExhausted()) {
-    search_ended_because_ = fmt::format("{} trials, as many as were asked for", FormatCount(budget));
+    search_ended_because_ = FormatCount(budget, "trial") + ", as many as were asked for";
   } else if (proposed_ >= context_.size.valid() || context_.size.approximate()) {
     search_ended_because_ = "every config tried";
   } else {

@@ -52,8 +52,9 @@ std::optional<std::string> Study::IncumbentConfig(const BestConfig* incumbent) c
 
 absl::Status Study::BeginOrEnd(const BestConfig* incumbent, StudyStep* step) {
   if (leaderboard_.empty()) {
-    step->messages.push_back(searched_ == 1 ? "the only config tried failed"
-                                            : fmt::format("all {} configs tried failed", FormatCount(searched_)));
+    step->messages.push_back(searched_ == 0   ? "no config was tried"
+                             : searched_ == 1 ? "the only config tried failed"
+                                              : fmt::format("all {} configs tried failed", FormatCount(searched_)));
     End(step);
     return absl::OkStatus();
   }

@@ -46,8 +46,8 @@ absl::Status CheckStartingConfigs(const tunefarm::v1::Job& job) {
   for (int i = 0; i < job.starting_configs_size(); ++i) {
     const int problem = job.starting_configs(i).problem_index();
     if (problem >= 0 && problem < job.problems_size()) continue;
-    return WithReason(InvalidArgument("starting_configs[{}].problem_index is {}, the job has {} problems", i, problem,
-                                      job.problems_size()),
+    return WithReason(InvalidArgument("starting_configs[{}].problem_index is {}, the job has {}", i, problem,
+                                      FormatCount(job.problems_size(), "problem")),
                       "JOB_INVALID");
   }
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/lookup/batch_keys.h"
@@ -32,8 +33,9 @@ absl::StatusOr<int> RowsOf(const tunefarm::v1::BatchLookupConfigsRequest& reques
     }
     const int own = std::max(column.ints_size(), column.string_indexes_size());
     if (rows >= 0 && own != rows) {
-      return WithReason(InvalidArgument("column '{}' has {} values, the one before it {}", column.dim(), own, rows),
-                        "BATCH_INVALID");
+      return WithReason(
+          InvalidArgument("column '{}' has {}, the one before it {}", column.dim(), FormatCount(own, "value"), rows),
+          "BATCH_INVALID");
     }
     rows = own;
     for (uint32_t index : column.string_indexes()) {

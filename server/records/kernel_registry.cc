@@ -65,11 +65,13 @@ absl::Status KernelRegistry::UnknownKernel(std::string_view name) {
     for (const KernelRow& row : page->rows) names.push_back(row.display_name);
   }
   const auto closest = ClosestMatch(name, names);
-  return WithReason(NotFound("there is no kernel '{}'{}", name.substr(0, 256),
-                             closest.has_value() ? fmt::format("; did you mean '{}'?", *closest)
-                             : names.empty()     ? std::string("; none is stored yet: tunefarm tune FOLDER stores one")
-                                                 : std::string("; tunefarm kernels list shows those there are")),
-                    "KERNEL_NOT_FOUND");
+  // Which kernels are built in is known to the command line alone.
+  return WithReason(
+      NotFound("there is no kernel '{}' in the daemon; {}", name.substr(0, 256),
+               closest.has_value() ? fmt::format("did you mean '{}'?", *closest)
+                                   : "it stores a kernel, a built-in one too, when it is tuned (tunefarm tune "
+                                     "KERNEL); tunefarm kernels list shows those there are"),
+      "KERNEL_NOT_FOUND");
 }
 
 absl::StatusOr<std::shared_ptr<const KernelPlan>> KernelRegistry::GetById(std::string_view kernel_id) {

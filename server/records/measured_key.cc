@@ -37,6 +37,10 @@ std::string MeasuredKey(std::string_view scope, std::string_view config) {
   return std::string(digest.view().substr(0, kKeyBytes));
 }
 
+int64_t WorkKey(std::string_view scope, uint64_t work) {
+  return scope.empty() || work == 0 ? 0 : static_cast<int64_t>(work ^ Xxh3(scope));
+}
+
 bool IsMeasurement(const tunefarm::v1::Trial& trial) {
   if (trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH) return false;
   if (!trial.reused_trial().empty()) return false;  // a copy: the original is found

@@ -14,6 +14,7 @@
 // Pure; any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,10 @@ std::string MeasuredScope(std::string_view program_digest, std::string_view prob
 
 // 16 bytes; empty for an empty scope. `config` is the canonical text.
 std::string MeasuredKey(std::string_view scope, std::string_view config);
+
+// What a trial of the scope does (Trial.work), as studies file it: devices of another scope take nothing over. 0, which
+// names nothing, for an empty scope and where the work is not known.
+int64_t WorkKey(std::string_view scope, uint64_t work);
 
 // Whether a trial of a search may be taken over by others.
 bool IsMeasurement(const tunefarm::v1::Trial& trial);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/format.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -194,9 +195,9 @@ absl::StatusOr<bool> StudyResults::AddPart(Entry* entry) {
   }
   entry->data.Settle();
   if (!unreadable.ok()) {
-    LogWarn("results",
-            "{} trials of study {} of job {} cannot be read and are left out of what is shown; the first: {}",
-            entry->data.unreadable() - unreadable_before, entry->study_id, entry->job_id, MessageOf(unreadable));
+    LogWarn("results", "job {}, study {}: {} not readable and left out of what is shown; the first: {}", entry->job_id,
+            entry->study_id, FormatCount(entry->data.unreadable() - unreadable_before, "trial is", "trials are"),
+            MessageOf(unreadable));
   }
   entry->bytes = kEntryBytes + entry->data.bytes();
   entry->is_cut = entry->bytes > options_.bytes_max;

@@ -15,6 +15,9 @@ namespace wire = tunefarm::agent::v1;
 
 // They wait for the store's disk most of the time: what waits together is made durable together.
 constexpr int kThreads = 14;
+// Of ClaimWork; agents of one principal use at most two of them at a time (ThreadPool). Claims of one study follow one
+// another in the store: more threads would only wait there, each with a connection to the database.
+constexpr int kWorkThreads = 3;
 constexpr int kWaitMsMax = 10'000;
 // Of work that waits for a thread: an agent that is told to come back does so.
 constexpr Duration kQueueTimeMax = std::chrono::seconds(20);
@@ -31,13 +34,17 @@ void AddCall(Router* router, std::string_view call, Lane lane, ControlLink* link
 }  // namespace
 
 AgentCalls::AgentCalls(ControlLink* link, Clock* clock)
-    : link_(link), timers_("rpc-agent-wait", clock), threads_("rpc-agent", kThreads) {}
+    : link_(link),
+      timers_("rpc-agent-wait", clock),
+      threads_("rpc-agent", kThreads),
+      work_threads_("rpc-work", kWorkThreads) {}
 
 void AgentCalls::AddTo(Router* router) {
   const Lane lane{&threads_, kQueueTimeMax};
   AddCall(router, "tunefarm.agent.v1.AgentService/Register", lane, link_, &ControlLink::RegisterRemote);
   AddCall(router, "tunefarm.agent.v1.AgentService/Synchronize", lane, link_, &ControlLink::Synchronize);
-  AddCall(router, "tunefarm.agent.v1.AgentService/ClaimWork", lane, link_, &ControlLink::ClaimWork);
+  AddCall(router, "tunefarm.agent.v1.AgentService/ClaimWork", Lane{&work_threads_, kAgentClaimPatience}, link_,
+          &ControlLink::ClaimWork);
   AddCall(router, "tunefarm.agent.v1.AgentService/ReportUnits", lane, link_, &ControlLink::ReportUnits);
   AddCall(router, "tunefarm.agent.v1.AgentService/FetchKernel", lane, link_, &ControlLink::FetchKernel);
   AddCall(router, "tunefarm.agent.v1.AgentService/TakeCompiles", lane, link_, &ControlLink::TakeCompiles);

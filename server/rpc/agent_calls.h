@@ -1,5 +1,6 @@
 // The calls of agents on other machines. They run on threads of their own, as each waits for the database; those that
-// wait for news hold no thread.
+// wait for news hold no thread. Those that claim works have threads apart from the others: they may wait for a claim of
+// another daemon.
 //
 // Threads: AddTo by one thread, before the server starts. The calls end before it does.
 #pragma once
@@ -24,7 +25,7 @@ class AgentCalls {
  private:
   ControlLink* const link_;
   ThreadExecutor timers_;
-  ThreadPool threads_;
+  ThreadPool threads_, work_threads_;
 };
 
 }  // namespace tunefarm

@@ -131,6 +131,12 @@ absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial) {
   return absl::OkStatus();
 }
 
+absl::Status CheckWorkClaims(const WorkClaimRequest& request) {
+  if (request.claims.size() <= UnitStore::kWorkClaimsMax) return absl::OkStatus();
+  return InvalidArgument("{} works in one call, at most {} are taken", request.claims.size(),
+                         UnitStore::kWorkClaimsMax);
+}
+
 absl::Status CheckStateChange(int64_t job_id, JobState state, const std::vector<JobState>& from, JobState to) {
   if (IsTerminal(state)) return FailedPrecondition("job {} is {}: it has ended and stays so", job_id, NameOf(state));
   if (std::find(from.begin(), from.end(), state) != from.end() && MayBecome(state, to)) return absl::OkStatus();

@@ -16,6 +16,7 @@
 #include "server/store/lease_store.h"
 #include "server/store/lookup_store.h"
 #include "server/store/study_store.h"
+#include "server/store/unit_store.h"
 
 namespace tunefarm {
 
@@ -35,6 +36,7 @@ absl::Status CheckSettingName(std::string_view name);
 absl::Status CheckStepSize(const DriveStep& step);
 absl::Status CheckStudies(const std::vector<StudyRow>& studies);
 absl::Status CheckTrial(const UnitRow& unit, const TrialRow& trial);
+absl::Status CheckWorkClaims(const WorkClaimRequest& request);
 
 // FailedPrecondition unless the job's state is one of `from` and may become `to` (transitions.h).
 absl::Status CheckStateChange(int64_t job_id, JobState state, const std::vector<JobState>& from, JobState to);

@@ -82,6 +82,9 @@ struct TrialRow {
   // 16 bytes that name what was measured: trials of the same key would end the same. Empty: its result is its own. Not
   // read back.
   std::string measured_key;
+  // What the trial made the device do, if other trials of its study take its result over (UnitStore::ClaimWorks); 0:
+  // they do not. Not read back.
+  int64_t work = 0;
 };
 
 }  // namespace tunefarm

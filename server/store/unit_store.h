@@ -48,6 +48,24 @@ struct ReportRequest {
 
 enum class ReportVerdict { kAccepted, kStale };
 
+// What a trial that an agent holds does (TrialRow::work); 0: not known.
+struct WorkClaim {
+  int64_t study_id = 0, work = 0;
+  int64_t unit_id = 0, token = 0, ordinal = 0;
+};
+
+struct WorkClaimRequest {
+  std::string agent_id;
+  int64_t epoch = 0;
+  std::vector<WorkClaim> claims;  // at most kWorkClaimsMax
+};
+
+// Nothing set: the trial runs.
+struct WorkAnswer {
+  bool is_elsewhere = false;         // another agent has the claim of the work
+  std::optional<TrialRow> measured;  // whose result the trial takes over; log and samples left out
+};
+
 class UnitStore {
  public:
   virtual ~UnitStore() = default;
@@ -63,6 +81,15 @@ class UnitStore {
   // is not one of the unit's. Unavailable, with nothing stored, if the database was replaced after the unit was read:
   // results that were reported before may be missing from this one.
   virtual absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& request) = 0;
+  // What trials are to do that an agent holds and has not reported, in the order of the claims. A trial takes over the
+  // result of a stored trial of its study with the same work; else it waits while another agent has the claim of the
+  // work; else it runs, and its agent has the claim, which is void once every trial that ran under it is stored or its
+  // unit is not claimed under that token. A trial that the agent does not hold under token and epoch runs and
+  // claims nothing, as one whose work is not known. InvalidArgument: too many claims.
+  virtual absl::StatusOr<std::vector<WorkAnswer>> ClaimWorks(const WorkClaimRequest& request) = 0;
+  static constexpr size_t kWorkClaimsMax = 256;
+  // Whether a work of the study was ever claimed, or stored with a trial. No for a study that is not there.
+  virtual absl::StatusOr<bool> HasWorks(int64_t study_id) = 0;
 };
 
 }  // namespace tunefarm

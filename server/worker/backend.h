@@ -59,6 +59,9 @@ struct WorkerOptions {
   std::string host_compiler;      // default "c++"
   int compile_seconds = 0;        // of processor time for one compile; 0: no limit
   std::string warm_start;         // what RunBackend::warm_start of an earlier worker gave; empty: nothing
+  // Host kernels, run role: processes and threads under this uid while a kernel runs; 0: as many as the worker may
+  // have.
+  int64_t trial_processes_max = 0;
 };
 
 // What a compile worker sends about the headers that it read.

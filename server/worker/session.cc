@@ -17,7 +17,6 @@
 #include "server/exec/captured_output.h"
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
-#include "server/worker/sandbox/sandbox.h"
 #include "server/worker/sandbox/sandbox_limits.h"
 
 namespace tunefarm {
@@ -32,6 +31,10 @@ using tunefarm::worker::v1::Result;
 // A compile worker that has grown beyond this asks to be replaced.
 constexpr int64_t kResidentKiBMax = 2 << 20;
 constexpr int kCompileNiceness = 5;
+// Foreign code can make a process or thread only while fewer exist of the runner's uid, of which the sandbox allows
+// kProcessesMax: the runner still forks beside a trial, and measures the overhead of launches with as many threads. A
+// limit that the user has set counts all of the user's processes: no part of it is the runner's.
+constexpr int64_t kTrialProcessesMax = kProcessesMax / 2;
 
 // At most bytes_max bytes of printable text, the middle cut out.
 std::string Fit(std::string_view text, size_t bytes_max) {
@@ -408,16 +411,17 @@ void OnOutOfMemory() {
 
 }  // namespace
 
-int ServeWorker(const WorkerArguments& arguments, const std::string& sandbox_level, const std::string& scratch,
-                const WorkerBackends& backends, UniqueFd channel) {
+int ServeWorker(const WorkerArguments& arguments, const SandboxResult& sandbox, const WorkerBackends& backends,
+                UniqueFd channel) {
   WorkerOptions options;
-  options.scratch_directory = scratch;
+  options.scratch_directory = sandbox.scratch;
   options.device_uuid = arguments.device_uuid;
   options.cuda_path = arguments.cuda_path;
   options.host_compiler = arguments.host_compiler;
   options.compile_seconds = arguments.compile_seconds;
+  if (sandbox.limits_processes) options.trial_processes_max = kTrialProcessesMax;
   return Session(arguments, Channel(std::move(channel), FrameCodecOf(arguments.backend)))
-      .Serve(sandbox_level, options, backends);
+      .Serve(sandbox.level, options, backends);
 }
 
 int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const WorkerArguments&)>& backends) {
@@ -444,7 +448,7 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
   if (chosen.become) return chosen.become(*arguments, sandbox.level, sandbox.scratch);
   // Programs that a backend starts must not inherit it.
   (void)fcntl(arguments->channel_fd, F_SETFD, FD_CLOEXEC);
-  return ServeWorker(*arguments, sandbox.level, sandbox.scratch, chosen, UniqueFd(arguments->channel_fd));
+  return ServeWorker(*arguments, sandbox, chosen, UniqueFd(arguments->channel_fd));
 }
 
 }  // namespace tunefarm

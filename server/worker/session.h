@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/unique_fd.h"
 #include "server/worker/backend.h"
+#include "server/worker/sandbox/sandbox.h"
 #include "server/worker/worker_arguments.h"
 
 namespace tunefarm {
@@ -24,8 +25,8 @@ struct WorkerBackends {
 };
 
 // Serves until the daemon asks to end or closes the channel. Returns the exit code of the process.
-int ServeWorker(const WorkerArguments& arguments, const std::string& sandbox_level, const std::string& scratch,
-                const WorkerBackends& backends, UniqueFd channel);
+int ServeWorker(const WorkerArguments& arguments, const SandboxResult& sandbox, const WorkerBackends& backends,
+                UniqueFd channel);
 
 // What every worker process does with its arguments: sandbox, signals, out-of-memory handler, ServeWorker.
 int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const WorkerArguments&)>& backends);

@@ -1,6 +1,7 @@
 """What tunefarm.triton adds to a program with kernels for @triton.autotune: milliseconds of install(), of the first
 decision of a process and of 20 later ones (median, longest), in starts that find answers in different places. A decision
-is what Triton's autotuner waits for before it launches a new key.
+is what Triton's autotuner waits for before it launches a new key, and what follows the launch: the start of the thread that
+asks the daemon again. The calls of Python functions in a first decision are counted in a start of their own.
 
     TUNEFARM_SOURCE_DIR=$PWD PYTHONPATH=$PWD/build/release/python TUNEFARM_BIN_DIR=$PWD/build/release/bin \
         python3 tests/bench/triton_decisions.py [--triton]
@@ -19,11 +20,13 @@ import tempfile
 import time
 import types
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from farm import wait_for_daemon  # noqa: E402
+
 BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
 DATA = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data"
 LATER = 20
 STARTS = 5  # of each kind; one where all is tuned
-START_SECONDS = 120
 BLOCKS = (64, 128, 256)
 DEFINITION = """
 display_name: "%s" language: LANGUAGE_HOST_CXX
@@ -50,15 +53,15 @@ def fake_torch():
 def stand_in_for_a_gpu():
     from google.protobuf import text_format
 
-    from tunefarm.triton import _asking
+    from tunefarm.triton import _asking, _session
     from tunefarm.v1 import kernel_pb2
 
     _asking.Kernel._definition = lambda _, name, *rest: text_format.Parse(DEFINITION % name, kernel_pb2.Kernel())
-    _asking._Session.selector = lambda session, gpu: ""
+    _session.Session.selector = lambda session, gpu: ""
 
 
-def start(has_triton):
-    """A start of a program, which prints its times as JSON."""
+def start(has_triton, counts):
+    """A start of a program, which prints its times as JSON, and with `counts` how many calls the first decision makes."""
     sys.path[:0] = [str(DATA / "triton"), *([] if has_triton else [str(DATA / "fake_triton")])]
     import numpy  # which PyTorch imports, too
 
@@ -78,18 +81,28 @@ def start(has_triton):
         stand_in_for_a_gpu()
     import kernels
 
-    decided_ms = []
-    contains = _autotune._Cache.__contains__
+    from tunefarm.triton import _session
+
+    decided_ms, calls = [], []
+    contains, refresh = _autotune._Cache.__contains__, _session.Session.start_refreshing
 
     def timed(cache, key):
         is_new = not dict.__contains__(cache, key)
+        if counts and not decided_ms:
+            sys.setprofile(lambda frame, event, argument: calls.append(frame.f_code) if event == "call" else None)
         begin = time.perf_counter()
         found = contains(cache, key)
         if is_new:
             decided_ms.append((time.perf_counter() - begin) * 1e3)
+        sys.setprofile(None)
         return found
 
-    _autotune._Cache.__contains__ = timed
+    def timed_refresh(session):
+        begin = time.perf_counter()
+        refresh(session)
+        decided_ms[-1] += (time.perf_counter() - begin) * 1e3
+
+    _autotune._Cache.__contains__, _session.Session.start_refreshing = timed, timed_refresh
     axpy = triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in BLOCKS], key=["n"])(kernels.axpy)
     for n in range(1 << 12, (1 << 12) + 16 * (LATER + 1), 16):
         if has_triton:
@@ -98,21 +111,7 @@ def start(has_triton):
             y, x = numpy.ones(n, "f4"), numpy.ones(n, "f4")
         axpy[lambda META: (triton.cdiv(n, META["BLOCK"]),)](y, x, 0.5, n)
     assert len(decided_ms) == LATER + 1, decided_ms
-    print(json.dumps({"install": install_ms, "first": decided_ms[0], "later": decided_ms[1:]}))
-
-
-def wait_for(daemon, data):
-    import tunefarm
-
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with tunefarm.Client(data_directory=data, start=False):
-                return
-        except tunefarm.UnavailableError:
-            if daemon.poll() is not None or time.monotonic() > end:
-                raise
-            time.sleep(0.1)
+    print(json.dumps({"install": install_ms, "first": decided_ms[0], "later": decided_ms[1:], "calls": len(calls)}))
 
 
 def started(cache, options):
@@ -150,7 +149,7 @@ def main(*options):
         daemon = subprocess.Popen([BIN / "tunefarmd", "--data-dir", data, "--python-interpreter", sys.executable],
                                   stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_for(daemon, data)
+            wait_for_daemon(daemon, data)
             caches = [f"{folder}/cache{number}" for number in range(STARTS)]
             print_row("nothing is known", [f"{folder}/cache"], options)
             print_row("known to the daemon", caches, options)
@@ -159,10 +158,12 @@ def main(*options):
             daemon.kill()
             daemon.wait()
         print_row("the same without a daemon", caches, options)
+        made, _ = started(caches[0], ["--calls", *options])
+        print(f"\ncalls of Python functions in such a first decision, before the launch: {made['calls']}")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["start"]:
-        start("--triton" in sys.argv)
+        start("--triton" in sys.argv, "--calls" in sys.argv)
     else:
         main(*sys.argv[1:])

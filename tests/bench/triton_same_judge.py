@@ -35,7 +35,6 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 KERNEL_FOLDERS = (SOURCE / "tests" / "data" / "triton", SOURCE / "kernels" / "fused_moe")
 BOUND = 0.02  # of a kernel's median ratio
 SAMPLES, WARM = 20, 3
-START_SECONDS = 120
 CLIENTS = 8  # jobs at a time whose times do not matter
 # Each config by itself and to the end, by events as here.
 TIMED = {"min_samples": SAMPLES, "max_samples": SAMPLES, "warmup_launches": WARM, "time_budget_ms": 2000,
@@ -321,7 +320,9 @@ def main():
     sys.path[:0] = [str(folder) for folder in KERNEL_FOLDERS]
     if options.share:
         return compile_share(options)
-    sys.path.insert(0, os.path.join(os.path.abspath(options.bundle), "python"))
+    os.environ.setdefault("TUNEFARM_BIN_DIR", os.path.join(options.bundle, "bin"))  # farm.py needs both
+    os.environ.setdefault("TUNEFARM_SOURCE_DIR", str(SOURCE))
+    sys.path[:0] = [os.path.join(os.path.abspath(options.bundle), "python"), str(SOURCE / "tests" / "e2e")]
     os.environ.pop("TUNEFARM_SERVER", None)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tunefarm-judge.") as folder:
@@ -331,6 +332,7 @@ def main():
         import torch
         import tunefarm
         from device_timing import DeviceTimer
+        from farm import wait_for_daemon
         data = os.path.join(folder, "data")
         environment = {name: value for name, value in os.environ.items() if name != "TRITON_CACHE_DIR"}
         daemon = subprocess.Popen([os.path.join(options.bundle, "bin", "tunefarmd"), "--data-dir", data,
@@ -340,7 +342,7 @@ def main():
             def connect():
                 return tunefarm.Client(data_directory=data, start=False)
 
-            wait_for(tunefarm, connect, daemon)
+            wait_for_daemon(daemon, data)
             timer = DeviceTimer(torch)
             for case in made_cases(options.kernel, options.configs):
                 try:
@@ -358,18 +360,6 @@ def main():
     print("|---|---|---|---|---|")
     print("\n".join(rows))
     return 1 if problems else 0
-
-
-def wait_for(tunefarm, connect, daemon):
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with connect():
-                return
-        except tunefarm.UnavailableError:
-            if daemon.poll() is not None or time.monotonic() > end:
-                raise
-            time.sleep(0.1)
 
 
 if __name__ == "__main__":

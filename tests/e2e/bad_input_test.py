@@ -95,6 +95,7 @@ class BadInput(SharedFarm):
         self.refused(2, "'WIDTHS'", "did you mean 'WIDTH'", command=["tune", folder, "--pin", "WIDTHS=1"])
         self.refused(2, "'SIZES'", "did you mean 'SIZE'", command=["tune", folder, "--dim", "SIZES=1"])
         self.refused(2, "WIDTHS", command=["run", folder, "WIDTHS=1"])
+        self.refused(2, "'WIDTH' is no setting of a parameter; write NAME=VALUE", command=["run", folder, "WIDTH"])
 
     def test_empty_space_says_which_rule(self):
         folder = self.definition(VALID + 'constraints { expression: "WIDTH > 5" reason: "five is the least" }\n')
@@ -316,7 +317,7 @@ class DamagedTrials(unittest.TestCase):
                                            (int(fastest.get("ordinal", 0)),)).rowcount
             self.assertEqual(changed, 1)
             farm.start()
-            left_out = "damaged in the daemon's database and are left out"
+            left_out = "damaged in the daemon's database and is left out"
             exported = farm.cli("export", "t4", "1")
             self.assertIn(left_out, exported.stderr)
             results = json.loads(exported.stdout)["results"]

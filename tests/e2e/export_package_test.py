@@ -168,7 +168,7 @@ class ExportPackage(unittest.TestCase):
         changed = self.farm.directory / "changed.json"
         changed.write_text(json.dumps(content))
         file, done = self.export("--bests", changed, "--kernel", "matmul_host", "--dim", "M=96")
-        self.assertIn("1 of the bests were measured with another version", done.stderr)
+        self.assertIn("1 of the bests was measured with another version", done.stderr)
         (tuned,) = [choice for choice in self.farm.json("inspect", file)["kernels"][0]["choices"] if choice["kind"] == "TUNED"]
         self.assertEqual((tuned["problem"]["M"], tuned.get("median_ns", 0)), (96, 0))
         # What does not fit is named; a daemon that has never tuned anything takes the rest.

@@ -35,6 +35,23 @@ def wait_until(condition, what, seconds=HANG_SECONDS):
     raise AssertionError(f"{what} did not happen within {seconds} s")
 
 
+def wait_for_daemon(process, data_directory):
+    """Until the daemon of the directory, which is `process`, answers the Python client; fails if it ends before. The client
+    is imported here: most tests that import this file have none."""
+    import tunefarm
+
+    def answers():
+        if process.poll() is not None:
+            raise AssertionError(f"the daemon ended with {process.returncode}")
+        try:
+            with tunefarm.Client(data_directory=data_directory, start=False):
+                return True
+        except tunefarm.UnavailableError:
+            return False
+
+    wait_until(answers, "the daemon's answer")
+
+
 class Farm:
     """`with Farm() as farm:` makes the directory; start() the daemon; the end kills it and proves that nothing is left."""
 

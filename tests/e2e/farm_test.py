@@ -11,38 +11,10 @@ import tempfile
 import time
 import unittest
 
+import twins
 from farm import assert_ordinals_complete, config, outcome, search, wait_until
 from machines import Machines
 
-# No binary depends on IDLE: the 96 configs do 4 things, and 2 of those are wrong.
-TWINS = """
-display_name: "twins_host"
-language: LANGUAGE_HOST_CXX
-sources { path: "twins.cc" }
-dims { name: "N" default_value { int_value: 4096 } }
-parameters { name: "STEP" values { ints: [1, 2, 3, 4] } }
-parameters { name: "IDLE" range { first: 1 last: 24 } }
-arguments {
-  name: "x"
-  buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_IN fill { uniform { low: 1 high: 2 } } }
-}
-arguments { name: "y" buffer { data_type: DATA_TYPE_F32 length: "N" access: ACCESS_OUT } }
-arguments { name: "n" scalar { data_type: DATA_TYPE_I64 value: "N" } }
-launches { kernel { entry: "twins" arguments: ["x", "y", "n"] } }
-reference { steps { kernel { entry: "doubled" arguments: ["x", "y", "n"] } } }
-tolerance { atol: 0 rtol: 0 }
-"""
-TWINS_SOURCE = """
-#include <cstdint>
-extern "C" void doubled(const float* x, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];
-}
-extern "C" void twins(const float* x, float* y, int64_t n) {
-  for (int64_t first = 0; first < STEP; ++first) {
-    for (int64_t i = first; i < n; i += STEP) y[i] = STEP < 3 ? 2 * x[i] : STEP * x[i];
-  }
-}
-"""
 DIMS = ["--dim", "M=64", "--dim", "N=64", "--dim", "K=64"]
 TRIALS = 144
 
@@ -92,23 +64,12 @@ class FarmOfMachines(unittest.TestCase):
     def test_what_configs_do_is_measured_once_in_the_whole_farm(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-e2e."))
         self.addCleanup(shutil.rmtree, folder)
-        (folder / "kernel.pbtxt").write_text(TWINS)
-        (folder / "twins.cc").write_text(TWINS_SOURCE)
+        twins.write(folder)
         with Machines(agents=2) as machines:
             machines.control.cli("submit", folder, "--policy", "fast", "--strategy", "exhaustive")
             trials = finish(machines, "1")
             self.assertEqual(machines.state_of("1"), "SUCCEEDED")
-            assert_ordinals_complete(trials)
-            by_work = {}
-            for trial in search(trials):
-                self.assertEqual(outcome(trial), "OK" if config(trial)["STEP"] < 3 else "WRONG_RESULT")
-                by_work.setdefault(trial["work"], []).append(trial)
-            self.assertEqual([len({config(t)["STEP"] for t in alike}) for alike in by_work.values()], [1] * 4)
-            self.assertEqual([len(alike) for alike in by_work.values()], [24] * 4)
-            for alike in by_work.values():
-                (measured,) = [t for t in alike if not t.get("reused")]
-                self.assertEqual({t.get("reused_ordinal", 0) for t in alike if t.get("reused")},
-                                 {measured.get("ordinal", 0)})
+            twins.check(self, trials)
             # Both had configs of each kind to compile.
             for agent in machines.agents:
                 self.assertGreater(len(list((agent.directory / "cache").glob("*.bin"))), 8)

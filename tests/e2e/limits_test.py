@@ -143,6 +143,9 @@ class Bounds(unittest.TestCase):
             self.assertIn("no new jobs are taken", refused.stderr)
             self.assertIn("the floor is", refused.stderr)
             self.assertIn("jobs are paused", farm.cli("status").stdout)
+            diagnosis = farm.cli("doctor", check=False)
+            self.assertEqual(diagnosis.returncode, 1)
+            self.assertRegex(diagnosis.stdout, r"(?m)^FAIL +jobs are paused: .* free where .* is, the floor is ")
             self.assertNotEqual(farm.cli("jobs", "resume", 1, check=False).returncode, 0)
             # Also across a restart: it is not taken for a pause that somebody asked for.
             self.assertEqual(farm.stop(), 0)

@@ -333,14 +333,13 @@ class SecurityTest(unittest.TestCase):
             farm.cli("db", "backup", "copy.db")
             farm.stop()
             # What an earlier version left open is closed.
-            for name in ("tunefarm.db", "audit.log"):
+            for name in ("tunefarm.db", "audit.log", "tunefarmd.lock"):
                 (farm.directory / name).chmod(0o644)
             farm.directory.chmod(0o777)
             farm.start()
             self.assertEqual(farm.directory.stat().st_mode & 0o777, 0o700)
-            kept = [path for path in farm.directory.rglob("*") if path.is_file() and path.name != "tunefarmd.lock"
-                    and "scratch" not in path.parts]
-            self.assertLessEqual({"tunefarm.db", "tunefarm.db-wal", "tunefarm.db-shm", "audit.log", "copy.db"},
+            kept = [path for path in farm.directory.rglob("*") if path.is_file() and "scratch" not in path.parts]
+            self.assertLessEqual({"tunefarm.db", "tunefarm.db-wal", "tunefarm.db-shm", "audit.log", "copy.db", "tunefarmd.lock"},
                                  {path.name for path in kept})
             self.assertEqual([(path, oct(path.stat().st_mode)) for path in kept if path.stat().st_mode & 0o077], [])
 
@@ -361,7 +360,7 @@ class SecurityTest(unittest.TestCase):
                                              if done.returncode == 0), None), "a job")
             second = wait_until(lambda: next((done for done in [self.remote(farm, *submit, name="alice")]
                                               if "per second" not in done.stderr), None), "an answer")
-            self.assert_refused(second, "has 1 active jobs, as many as it may")
+            self.assert_refused(second, "has 1 active job, as many as it may")
             self.assert_audited(farm, principal="submit+kernels/alice", reason="JOB_QUOTA")
             farm.cli("jobs", "cancel", "1")
             wait_until(lambda: self.remote(farm, *submit, name="alice").returncode == 0, "room for another job")

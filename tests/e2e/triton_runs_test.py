@@ -51,7 +51,7 @@ def rank():
     from google.protobuf import text_format
 
     import tunefarm.triton
-    from tunefarm.triton import _asking
+    from tunefarm.triton import _asking, _session
     from tunefarm.v1 import kernel_pb2
 
     tunefarm.triton.install(snapshot=os.environ.pop("SNAPSHOT", None))
@@ -65,7 +65,7 @@ def rank():
     _asking.Kernel._definition = definition
     if "GPU" in os.environ:
         sys.modules["torch"] = fake_torch(os.environ["GPU"])
-        _asking._Session.selector = lambda session, gpu: ""  # the daemon has no GPU
+        _session.Session.selector = lambda session, gpu: ""  # the daemon has no GPU
     listed = [triton.Config({"BLOCK": block}) for block in BLOCKS]
     axpy = triton.autotune(configs=listed, key=["n"])(kernels.axpy)
     for line in sys.stdin:

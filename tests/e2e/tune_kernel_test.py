@@ -106,7 +106,7 @@ class TuneKernel(SharedFarm):
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 results, env = self.saxpy(arguments, {"broken": [0, 1, 2], "step": [4]}, **options)
-            differ = [str(item.message) for item in said if "the outputs of 1 configs differ" in str(item.message)]
+            differ = [str(item.message) for item in said if "the outputs of 1 config differ" in str(item.message)]
             self.assertEqual(len(differ), marked)
             self.assertEqual([result["broken"] for result in results], [0])
             self.assertEqual({item["broken"]: item["outcome"] for item in results.failed},

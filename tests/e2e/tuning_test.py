@@ -1,11 +1,13 @@
 """Whole jobs through the real daemon, its workers and the CLI, on the CPU."""
 
+import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 import xml.etree.ElementTree as ET
 
-from farm import Farm, assert_ordinals_complete, config, outcome, search, wait_until
+from farm import BIN, HANG_SECONDS, Farm, assert_ordinals_complete, config, outcome, search, wait_until
 
 # What each fault of kernels/examples/faulty_host must be filed under (its README says why).
 EXPECTED = {
@@ -171,6 +173,7 @@ class Tuning(unittest.TestCase):
             trials = farm.trials(1)
             self.assertEqual({outcome(t) for t in trials}, {"OK"})
             assert_ordinals_complete(trials)
+            self.assertEqual(farm.cli("__complete", "best", "my").stdout, "my_kernel\n")
             size = farm.json("jobs", "show", 1)["studies"][0]["space"]
             self.assertEqual(len(search(trials)), size["valid"])
 
@@ -186,6 +189,25 @@ class Tuning(unittest.TestCase):
             self.assertEqual(farm.json("jobs", "show", job)["state"], "JOB_STATE_CANCELLED")
             farm.cli("jobs", "delete", job)
             self.assertEqual(farm.cli("jobs", "show", job, check=False).returncode, 3)
+
+    def test_a_watcher_outlives_restarts(self):
+        with Farm() as farm:
+            farm.start()
+            job = farm.cli("submit", "matmul_host", "--quiet").stdout.strip()
+            watcher = subprocess.Popen([BIN / "tunefarm", "jobs", "watch", job], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+                                       env=dict(os.environ, TUNEFARM_DATA_DIR=str(farm.directory)))
+            try:
+                self.assertRegex(watcher.stderr.readline(), r"^\[")  # it follows the job
+                # A daemon that stops ends streams in one of two ways, which timing chooses.
+                for _ in range(5):
+                    self.assertEqual(farm.stop(), 0)
+                    farm.start()
+                farm.cli("jobs", "cancel", job)
+                _, said = watcher.communicate(timeout=HANG_SECONDS)
+            finally:
+                watcher.kill()
+            self.assertIn(f"job {job} was cancelled", said)
 
 
 if __name__ == "__main__":

@@ -148,7 +148,26 @@ class WebApi(unittest.TestCase):
         done = subprocess.run(["bash", "-eu", "-c", scripts[0]], cwd=folder, env=environment, capture_output=True, text=True,
                               timeout=HANG_SECONDS)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn('"match":"MATCH_', done.stdout)
+        self.assertIn('"match":"MATCH_EXACT"', done.stdout)
+
+    def test_the_manual_polls_until_the_job_has_ended(self):
+        farm = self.started()
+        farm.cli("submit", "matmul_host", "--max-trials", "100000", "--dim", "M=64", "--dim", "N=64", "--dim", "K=64")
+        api = Api(farm.info()["dashboard_address"], self.token(farm, "script", "submit"))
+        page = (ROOT / "server/web/README.md").read_text(encoding="utf-8")
+        pattern, = re.findall(r"\| (grep .*); do sleep 1; done\n", page)
+
+        def job(condition, what):
+            return wait_until(lambda: (now := api.get(TUNING, "GetJob", {"name": "jobs/1"})["job"])
+                              and condition(now) and now, what)
+
+        def has_ended(answer):
+            return subprocess.run(["bash", "-c", pattern], input=json.dumps(answer), text=True).returncode == 0
+
+        # From its first measured trial on, an answer holds the time at which that trial ended.
+        self.assertFalse(has_ended(job(lambda now: "endedAtMs" in now["studies"][0].get("incumbent", {}), "a measured trial")))
+        api.get(TUNING, "CancelJob", {"name": "jobs/1"})
+        self.assertTrue(has_ended(job(lambda now: now["state"] == "JOB_STATE_CANCELLED", "the job's end")))
 
     def test_every_refusal_has_its_reason(self):
         farm = self.started()

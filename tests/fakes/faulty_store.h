@@ -167,6 +167,10 @@ class FaultyUnits : public FaultyFacet<UnitStore> {
   absl::StatusOr<ReportVerdict> ReportTrials(const ReportRequest& r) override {
     return Call(__func__, &F::ReportTrials, r);
   }
+  absl::StatusOr<std::vector<WorkAnswer>> ClaimWorks(const WorkClaimRequest& r) override {
+    return Call(__func__, &F::ClaimWorks, r);
+  }
+  absl::StatusOr<bool> HasWorks(int64_t study) override { return Call(__func__, &F::HasWorks, study); }
 };
 
 class FaultyTrials : public FaultyFacet<TrialStore> {

@@ -45,6 +45,7 @@ EXPECTED = {
     "slow_files": ("SANDBOX_VIOLATION", FORBIDDEN + "ioprio_set"), "slow_session": ("OK", ""),
     "signal_by_descriptor": ("SANDBOX_VIOLATION", FORBIDDEN + "fcntl"),
     "signal_by_socket": ("SANDBOX_VIOLATION", FORBIDDEN + "ioctl"),
+    "hint_file": ("SANDBOX_VIOLATION", FORBIDDEN + "fcntl"), "flag_file": ("SANDBOX_VIOLATION", FORBIDDEN + "ioctl"),
     "join_runner": ("SANDBOX_VIOLATION", FORBIDDEN + "setpgid"),
     "share_cores_with_runner": ("SANDBOX_VIOLATION", FORBIDDEN + "prctl"),
     "outlive_runner": ("SANDBOX_VIOLATION", FORBIDDEN + "prctl"),

@@ -100,7 +100,7 @@ class Suspend(unittest.TestCase):
             self.assertEqual(farm.watch_to_end(job), "SUCCEEDED")
             trials = farm.trials(job)
             assert_ordinals_complete(trials)
-            self.assertEqual({outcome(t) for t in trials}, {"OK"})
+            self.assertEqual([t for t in trials if outcome(t) != "OK"], [])
             self.assertEqual({t["attempt"] for t in trials}, {1})
 
 

@@ -157,6 +157,8 @@ TEST(HelpTest, UsageErrors) {
   cli.Record({"--quiet"});
   cli.Record({"tune"});
   cli.Record({"tune", "scale_host", "--max-trails", "3"});
+  cli.Record({"tune", "scale_host", "--python", "python3", "--python", "python3.12"});
+  cli.Record({"status", "--output", "json", "--output", "csv"});
   cli.Record({"tune", "scale_host", "--max-trials", "0"});
   cli.Record({"tune", "scale_host", "--seed", "soon"});
   cli.Record({"tune", "scale_host", "--dim", "N"});

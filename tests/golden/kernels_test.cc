@@ -136,6 +136,21 @@ TEST(KernelsTest, NewWritesADefinitionThatPassesTheCheck) {
   ASSERT_TRUE(WriteFileAtomically(source, "extern \"C\" void blur(const float* in, float* out, int n) {}\n").ok());
   EXPECT_EQ(cli.Record({"kernels", "new", source}).code, 0);
   EXPECT_EQ(cli.Record({"kernels", "check", cli.directory().File("existing")}).code, 0);
+  cli.Comment("Headers beside it are listed, and a type that is not the kernel's is said.");
+  ASSERT_TRUE(MakeDirectories(cli.directory().File("headers"), 0700).ok());
+  const std::string scale = cli.directory().File("headers/scale.cu");
+  ASSERT_TRUE(WriteFileAtomically(scale,
+                                  "#include <cstdint>\n#include \"tile.cuh\"\n#include \"cuda_fp16.h\"\n"
+                                  "__global__ void scale(const int32_t* in, float* out, int n) {}\n")
+                  .ok());
+  ASSERT_TRUE(WriteFileAtomically(cli.directory().File("headers/tile.cuh"), "#pragma once\n").ok());
+  EXPECT_EQ(cli.Record({"kernels", "new", scale}).code, 0);
+  const std::string written = cli.directory().File("headers/kernel.pbtxt");
+  std::string text = *ReadFile(written, 1 << 20);
+  EXPECT_NE(text.find("sources { path: \"scale.cu\" }\nsources { path: \"tile.cuh\" }\n"), std::string::npos) << text;
+  text.replace(text.find("data_type: I32"), 14, "data_type: I64");
+  ASSERT_TRUE(WriteFileAtomically(written, text).ok());
+  EXPECT_EQ(cli.Record({"kernels", "check", cli.directory().File("headers")}).code, 0);
   cli.Record({"kernels", "new", cli.directory().File("my-kernel.py")});
   cli.Record({"kernels", "new", cli.directory().File("my_kernel.rs")});
   ASSERT_TRUE(MakeDirectories(cli.directory().File("python"), 0700).ok());

@@ -15,9 +15,11 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from farm import wait_for_daemon  # noqa: E402
+
 BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
 DATA = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "triton"
-START_SECONDS = 120
 CALLS = 3
 
 
@@ -97,7 +99,7 @@ class TritonAutotune(unittest.TestCase):
             daemon = subprocess.Popen([BIN / "tunefarmd", "--data-dir", data, "--python-interpreter", sys.executable],
                                       stdin=subprocess.DEVNULL)
             try:
-                self.wait_for(daemon, data)
+                wait_for_daemon(daemon, data)
                 first = self.start(folder, 1)
                 tuned = self.trials_by_job(data)
                 # The first start tuned each kernel by a job of all its configs.
@@ -130,19 +132,6 @@ class TritonAutotune(unittest.TestCase):
             jobs = client.jobs()
             self.assertEqual({job.state for job in jobs}, {JobState.SUCCEEDED})
             return {job.name: len(client.results(job, purpose=TrialPurpose.SEARCH).to_list()) for job in jobs}
-
-    def wait_for(self, daemon, data):
-        import tunefarm
-
-        end = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                with tunefarm.Client(data_directory=data, start=False):
-                    return
-            except tunefarm.UnavailableError:
-                if daemon.poll() is not None or time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def rank():
     import triton
 
     import tunefarm.triton
-    from tunefarm.triton import _asking, _autotune
+    from tunefarm.triton import _autotune, _session
 
     torch.cuda.set_device((own + plan["number"]) % 2)  # the first ranks of half of the starts are on either GPU
     tunefarm.triton.install("wait")
@@ -88,7 +88,7 @@ def rank():
     (folder / f"rank{own}.json").write_text(json.dumps(
         {"run_id": os.environ.get("TORCHELASTIC_RUN_ID"), "decisions": decisions, "benchmarks": len(benchmarks), "name": name}))
     if is_first:
-        session = _asking.current_session()
+        session = _session.current()
         job = session.job_of(name)
         if job is not None:
             session.client().wait(job, timeout=SECONDS_MAX)

@@ -15,9 +15,11 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from farm import wait_for_daemon  # noqa: E402
+
 BIN = pathlib.Path(os.environ["TUNEFARM_BIN_DIR"])
 DATA = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data" / "triton"
-START_SECONDS = 120
 
 
 def program():
@@ -74,7 +76,7 @@ class TritonRemoteCache(unittest.TestCase):
             os.environ.pop("TUNEFARM_SERVER", None)
             daemon = subprocess.Popen([BIN / "tunefarmd", "--data-dir", data, "--no-gpu"], stdin=subprocess.DEVNULL)
             try:
-                self.wait_for(daemon, data)
+                wait_for_daemon(daemon, data)
                 first = self.start(folder, 1)
                 second = self.start(folder, 2)
             finally:
@@ -91,19 +93,6 @@ class TritonRemoteCache(unittest.TestCase):
         self.assertEqual(second["config"], first["config"])
         self.assertEqual(without["compiled"], first["compiled"])
         self.assertEqual(without["timed"], first["timed"])
-
-    def wait_for(self, daemon, data):
-        import tunefarm
-
-        end = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                with tunefarm.Client(data_directory=data, start=False):
-                    return
-            except tunefarm.UnavailableError:
-                if daemon.poll() is not None or time.monotonic() > end:
-                    raise
-                time.sleep(0.1)
 
 
 if __name__ == "__main__":

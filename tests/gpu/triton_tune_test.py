@@ -158,7 +158,7 @@ class TritonTune(unittest.TestCase):
 
     def test_without_a_reference_configs_are_compared_with_the_first(self):
         x = torch.randn(5000, device="cuda")
-        with self.assertWarnsRegex(UserWarning, "the outputs of 1 configs differ"):
+        with self.assertWarnsRegex(UserWarning, "the outputs of 1 config differ"):
             results = tune(wrong_for_some, [torch.zeros_like(x), x, len(x)], [{"BLOCK": 128}, {"BLOCK": 256}], grid="cdiv(n, BLOCK)",
                            outputs=["out_ptr"], policy="fast", client=self.client, quiet=True)
         self.assertTrue(results.verified_against_first_config)

@@ -63,6 +63,12 @@ class ShortForms(unittest.TestCase):
                     _definitions.load(file)
                 self.assertTrue(str(caught.exception).startswith(f"{file}:{place}"), caught.exception)
 
+    def test_a_byte_order_mark_is_no_part_of_the_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "kernel.pbtxt"
+            file.write_text("display_name: 'k' language: cuda", encoding="utf-8-sig")
+            self.assertEqual(_definitions.load(file).display_name, "k")
+
     def test_any_text_ends(self):
         whole = (SHORT_FORMS / "gpu.pbtxt").read_text()
         for end in range(len(whole)):

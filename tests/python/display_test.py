@@ -118,6 +118,13 @@ class Display(unittest.TestCase):
             self.assertEqual(len(pickle.loads(pickled).to_list()), 3)
         self.assertIn("<p>&lt;Results of jobs/7&gt;: 1 trial is damaged", result([trial], "2", 1)._repr_html_())
 
+    def test_counts_have_the_right_form(self):
+        self.assertEqual([_display.count_text(count, "trial") for count in (0, 1, 2)], ["0 trials", "1 trial", "2 trials"])
+        self.assertEqual(_display.count_text(1, "process is", "processes are"), "1 process is")
+        self.assertEqual(_display.count_text(3, "process is", "processes are"), "3 processes are")
+        self.assertEqual([_display.a_type(value) for value in (1, "x", None, memoryview(b""), OSError())],
+                         ["an int", "a str", "a NoneType", "a memoryview", "an OSError"])
+
     def test_whole_results_warn_of_nothing(self):
         results = result([sample(model.Trial)] * 2)
         with warnings.catch_warnings():

@@ -174,7 +174,7 @@ class Arguments(unittest.TestCase):
             self.assertEqual(self.read(Tensor(elements=5), Tensor()), ([4096, 4096, 20, 24], _arrays._Torch))
         for wrong, reason in ((Tensor("float64"), "type float64; the kernel takes f32"), (Tensor(place=0), "CUDA device 0; .* for CUDA device 1"),
                               (Tensor(place=-1), "is on the CPU"), (Tensor(place=-2), "is on device -2"),
-                              (Tensor(is_contiguous=False), "is not contiguous"), (5, "is a int, which is no array")):
+                              (Tensor(is_contiguous=False), "is not contiguous"), (5, "is an int, which is no array")):
             for _ in range(2):
                 for name, given in (("x", (wrong, Tensor())), ("y", (Tensor(), wrong))):
                     with self.assertRaisesRegex(InvalidArgumentError, f"^argument '{name}' of kernel 'k' .*{reason}"):

@@ -1,11 +1,13 @@
 """tunefarm.triton.install and autotune without Triton and without a daemon: what is asked for and launched, policies, graph
 capture, forks, hooks, heuristics, and what stays with Triton's own tuner."""
 
+import concurrent.futures
 import contextlib
 import gc
 import io
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ import unittest.mock
 import warnings
 import weakref
 
+import grpc
 import numpy
 
 SOURCE = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"])
@@ -31,7 +34,7 @@ import tunefarm  # noqa: E402
 import tunefarm.triton  # noqa: E402
 from tunefarm import _definitions  # noqa: E402
 from tunefarm.model import Match  # noqa: E402
-from tunefarm.triton import _asking, _autotune, _kept, _log  # noqa: E402
+from tunefarm.triton import _asking, _autotune, _kept, _log, _session  # noqa: E402
 from tunefarm.v1 import kernel_pb2  # noqa: E402
 from tune_kernel_test import FakeClient  # noqa: E402
 
@@ -134,14 +137,14 @@ class AutotuneTest(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         self.enterContext(unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": folder, "TUNEFARM_TRITON_LOG": "1"}))
         os.environ.pop("TUNEFARM_TRITON_POLICY", None)
-        self.enterContext(unittest.mock.patch.object(_asking, "Client", self.daemon.connect))
+        self.enterContext(unittest.mock.patch.object(_session, "Client", self.daemon.connect))
         self.enterContext(unittest.mock.patch.object(_autotune, "_has_warned", True))
         self.log = self.enterContext(contextlib.redirect_stderr(io.StringIO()))
         self.start()
 
     def start(self):
         """What a new process has."""
-        _asking._sessions.clear()
+        _session._sessions.clear()
         triton.runtime.jit.launches.clear()
         self.daemon.calls.clear()
 
@@ -348,29 +351,17 @@ class Starts(AutotuneTest):
             self.assertEqual(told.read(), "connect,best,submit,connect,best,submit")
         os.waitpid(child, 0)
 
-    def test_capture_never_tunes(self):
-        capturing = unittest.mock.Mock(return_value=True)
-        cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=capturing,
-                                     is_available=lambda: False)
-        with unittest.mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(cuda=cuda, Tensor=type(None))}):
-            for policy in ("wait", "inprocess"):
-                kernel = self.kernel(policy=policy)
-                self.run_once(kernel)
-                self.assertIn("(the first config, for this call alone: it is captured into a graph)", self.said())
-            self.stays = self.kernel(do_bench=print)
-            self.run_once(self.stays)
-            self.assertEqual((self.launched(), self.daemon.jobs_run), ([64] * 3, []))
-            capturing.return_value = False
-            kernel = self.kernel()
-            self.run_once(kernel)
-            capturing.return_value = True
-            self.run_once(kernel)
-            self.start()
-            self.run_once(self.kernel())
-        self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([128], 1))
-
 
 HANG_SECONDS = 60
+HUNG_PROGRAM = """
+import sys, types
+import triton_autotune_test as test
+sys.modules["torch"] = types.SimpleNamespace(cuda=test.fake_gpu()[0], Tensor=type(None))
+test._session.Client.devices = lambda client, timeout: [test.device_of(test.fake_gpu()[1])]
+test._session._REFRESH_PAUSE_SECONDS = 0
+test.AutotuneTest.kernel()[(1,)](*test.arguments())
+sys.stdin.read()
+"""
 ENDING_PROGRAM = """
 import sys, threading, types
 import triton_autotune_test as test
@@ -385,8 +376,8 @@ class Daemon(test.Daemon):
 daemon = Daemon()
 daemon.devices = lambda timeout: [test.device_of(properties)]
 daemon.bests = {name: {"BLOCK": 256} for name in sys.argv[2:]}
-test._asking.Client = daemon.connect
-test._asking._REFRESH_PAUSE_SECONDS = float(sys.argv[1])
+test._session.Client = daemon.connect
+test._session._REFRESH_PAUSE_SECONDS = float(sys.argv[1])
 kernel = test.AutotuneTest.kernel()
 for count in (1000, 2000):
     kernel[(1,)](*test.arguments(count))
@@ -420,13 +411,14 @@ class KeptTest(AutotuneTest):
         self.daemon.devices = lambda timeout: [device_of(self.gpu)]
         torch = types.SimpleNamespace(cuda=self.cuda, Tensor=type(None))
         self.enterContext(unittest.mock.patch.dict(sys.modules, {"torch": torch}))
-        self.enterContext(unittest.mock.patch.object(_asking, "_REFRESH_PAUSE_SECONDS", 0))
+        self.enterContext(unittest.mock.patch.object(_session, "_REFRESH_PAUSE_SECONDS", 0))
         self.addCleanup(self.refreshed)
 
     def refreshed(self):
         """Waits until the daemon has been asked again."""
-        for session in _asking._sessions:
-            self.assertTrue(session._is_idle.wait(HANG_SECONDS))
+        for session in _session._sessions:
+            if session._refresher is not None:
+                self.assertTrue(session._refresher.is_idle.wait(HANG_SECONDS))
 
     def start(self):
         self.refreshed()
@@ -452,6 +444,14 @@ class KeptTest(AutotuneTest):
     def files(self):
         return sorted(pathlib.Path(os.environ["XDG_CACHE_HOME"], "tunefarm", "triton").iterdir())
 
+    @staticmethod
+    def program(text, *arguments, **options):
+        """A process of that program, which may import this file."""
+        folders = [str(DATA / "fake_triton"), str(DATA / "triton"), str(SOURCE / "tests" / "python"),
+                   str(pathlib.Path(tunefarm.__file__).parents[1])]
+        return subprocess.Popen([sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)}, **options)
+
     def is_asked_first(self):
         """What is kept does not answer."""
         self.starts(128, ["connect", "best"], "(known: kernels/k, EXACT)")
@@ -469,7 +469,7 @@ class Kept(KeptTest):
                 raise AssertionError("the launch waits for the daemon")
             return connect(start)
 
-        with unittest.mock.patch.object(_asking, "Client", connect_later):
+        with unittest.mock.patch.object(_session, "Client", connect_later):
             self.start()
             kernel = self.kernel()
             for _ in range(2):
@@ -502,6 +502,24 @@ class Kept(KeptTest):
             self.has_kept(policy=policy)
         self.cuda.is_current_stream_capturing = lambda: True
         self.has_kept()
+
+    def test_capture_never_tunes(self):
+        capturing = self.cuda.is_current_stream_capturing = unittest.mock.Mock(return_value=True)
+        for policy in ("wait", "inprocess"):
+            self.run_once(self.kernel(policy=policy))
+            self.assertIn("(the first config, for this call alone: it is captured into a graph)", self.said())
+        self.run_once(self.kernel(do_bench=print))
+        self.assertEqual((self.launched(), self.daemon.jobs_run), ([64] * 3, []))
+        capturing.return_value = False
+        kernel = self.kernel()
+        self.run_once(kernel)
+        capturing.return_value = True
+        self.run_once(kernel)
+        for file in self.files():
+            file.unlink()
+        self.start()
+        self.run_once(self.kernel())  # which the daemon knows
+        self.assertEqual((self.launched(), len(self.daemon.jobs_run)), ([128], 1))
 
     def test_another_source_is_another_question(self):
         def kernel(text):
@@ -612,18 +630,51 @@ class Kept(KeptTest):
     def test_a_program_that_ends_waits_for_the_call_in_flight_alone(self):
         self.tuned()
         self.run_once(self.kernel(), arguments(2000))
-        folders = [str(DATA / "fake_triton"), str(DATA / "triton"), str(SOURCE / "tests" / "python"),
-                   str(pathlib.Path(tunefarm.__file__).parents[1])]
         for pause, again in (("1e6", ""), ("0", "; asked again 1: 1 changed for the next start")):
-            done = subprocess.run([sys.executable, "-c", ENDING_PROGRAM, pause, *self.daemon.bests], capture_output=True,
-                                  text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)})
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(done.stderr.splitlines()[-1],
-                             f"tunefarm.triton: decisions 2: 2 kept from an earlier start{again}")
+            with self.program(ENDING_PROGRAM, pause, *self.daemon.bests) as program:
+                _, said = program.communicate()
+            self.assertEqual(program.returncode, 0, said)
+            self.assertEqual(said.splitlines()[-1], f"tunefarm.triton: decisions 2: 2 kept from an earlier start{again}")
         for count, block in ((1000, 256), (2000, 128)):
             self.start()
             self.run_once(self.kernel(), arguments(count))
             self.assertEqual(self.launched(), [block])
+
+    def test_a_program_that_ends_does_not_wait_for_a_daemon_that_hangs(self):
+        """One does not answer the look-up, the other one not even the connection; both would fail after seconds."""
+        asked, ended = threading.Event(), threading.Event()
+
+        class Hangs(grpc.GenericRpcHandler):
+            def service(self, details):
+                def answer(request, context):
+                    context.add_callback(ended.set)
+                    asked.set()
+                    ended.wait()
+
+                return grpc.unary_unary_rpc_method_handler(answer)
+
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+        server.add_generic_rpc_handlers((Hangs(),))
+        server.add_insecure_port(f"unix:{folder}/calls")
+        server.start()
+        self.addCleanup(server.stop, None)
+        self.addCleanup(ended.set)
+        listener = self.enterContext(socket.socket(socket.AF_UNIX))
+        listener.bind(f"{folder}/connects")
+        listener.listen()
+        listener.settimeout(HANG_SECONDS)
+        for place, wait in (("calls", lambda: self.assertTrue(asked.wait(HANG_SECONDS))),
+                            ("connects", lambda: self.enterContext(listener.accept()[0]))):
+            with unittest.mock.patch.dict(os.environ, {"TUNEFARM_SERVER": f"unix:{folder}/{place}"}):
+                self.tuned()
+                with self.program(HUNG_PROGRAM, stdin=subprocess.PIPE) as program:
+                    wait()
+                    _, said = program.communicate()
+            self.assertEqual(program.returncode, 0, said)
+            # No failure, which the program would have had to wait for.
+            self.assertEqual(said.splitlines()[-1], "tunefarm.triton: decisions 1: 1 kept from an earlier start")
+            self.daemon.bests.clear()
 
     def test_standard_error_may_be_closed(self):
         self.tuned()
@@ -706,6 +757,99 @@ def of_descriptors(a_desc, b_desc, c_desc, zeroed, N, BLOCK_M: tl.constexpr, BLO
 def attention(out, q, mask, scale, causal, n, BLOCK: tl.constexpr, EVEN: tl.constexpr, TYPE: tl.constexpr,
               HAS_MASK: tl.constexpr):
     pass
+
+
+class Prepared(KeptTest):
+    """What is made when a kernel is decorated, after install()."""
+
+    KEY = (1000, "float32", "float32")
+
+    def is_another_kernel(self, kernel, change, *given):
+        """From the change on, which is between the decorator and the first launch."""
+        key = (given[-1], "float32") if given else self.KEY
+        before = kernel.cache._kernel.name(key)
+        change()
+        self.run_once(kernel, list(given) or None)
+        self.assertEqual(self.daemon.definition.display_name, _asking.Kernel(kernel).name(key))
+        self.assertNotEqual(self.daemon.definition.display_name, before)
+
+    def test_what_has_not_changed_is_used(self):
+        kernel = self.kernel(function=triton.heuristics({"BLOCK": lambda args: 32})(kernels.axpy))
+        prepared = kernel.cache._kernel
+        self.run_once(kernel)
+        self.assertIs(kernel.cache._kernel, prepared)
+
+    def test_configs(self):
+        kernel = self.kernel()
+        self.is_another_kernel(kernel, lambda: kernel.configs.pop())
+        kernel = self.kernel()
+        self.is_another_kernel(kernel, lambda: setattr(kernel, "configs", configs(32, 64)))
+        kernel = self.kernel()
+        self.is_another_kernel(kernel, lambda: kernel.configs[0].kwargs.update(BLOCK=16))
+        kernel = self.kernel()
+        self.is_another_kernel(kernel, lambda: setattr(kernel.configs[1], "num_warps", 2))
+
+    def test_heuristics_and_pruning(self):
+        values = {"BLOCK": lambda args: 32}
+        kernel = self.kernel(triton.heuristics(values)(kernels.axpy))
+        self.is_another_kernel(kernel, lambda: values.update(BLOCK=lambda args: 16))
+        kernel = self.kernel()
+        self.is_another_kernel(kernel, lambda: setattr(kernel, "early_config_prune", lambda listed, named, **rest: listed[:2]))
+
+    def test_the_source_and_what_it_uses(self):
+        factor = 3
+
+        @triton.jit
+        def helper(x):
+            return x + factor
+
+        @triton.jit
+        def f(y, n, BLOCK: tl.constexpr):
+            return helper(y) * SCALE
+
+        def set_factor():
+            nonlocal factor
+            factor = 4
+
+        given = numpy.zeros(8, "f4"), 8
+        with unittest.mock.patch.dict(globals(), {"SCALE": 1}):
+            self.is_another_kernel(self.kernel(f, key=["n"]), set_factor, *given)
+            self.daemon.bests.clear()
+            self.is_another_kernel(self.kernel(f, key=["n"]), lambda: globals().update(SCALE=2), *given)
+            lines = [line.replace("*", "-") for line in f.raw_src]
+            self.is_another_kernel(self.kernel(f, key=["n"]), lambda: setattr(f, "raw_src", lines), *given)
+
+    def test_names_that_are_defined_later(self):
+        @triton.jit
+        def f(y, n, BLOCK: tl.constexpr):
+            return y * LATER
+
+        kernel = self.kernel(f, key=["n"])
+        self.assertIsNone(kernel.cache._kernel)
+        with unittest.mock.patch.dict(globals(), {"LATER": 1}):
+            self.run_once(kernel, [numpy.zeros(8, "f4"), 8])
+        self.assertIn("LATER = 1", self.daemon.definition.sources[0].content.decode())
+
+    def test_the_first_decision_does_little(self):
+        """The functions of Python that it calls where the answer is kept; times are no measure on a busy machine."""
+        self.tuned()
+        self.start()
+        kernel, called = self.kernel(), []
+        contains = _autotune._Cache.__contains__
+
+        def counted(cache, key):
+            sys.setprofile(lambda frame, event, argument: called.append(frame.f_code) if event == "call" else None)
+            try:
+                return contains(cache, key)
+            finally:
+                sys.setprofile(None)
+
+        with unittest.mock.patch.object(_autotune._Cache, "__contains__", counted), \
+                unittest.mock.patch.dict(os.environ, {"TUNEFARM_TRITON_LOG": "0"}):
+            self.run_once(kernel)
+        self.assertEqual(self.launched(), [128])
+        self.assertIn(contains.__code__, called)
+        self.assertLess(len(called), 120, [code.co_name for code in called])
 
 
 class Definitions(AutotuneTest):
@@ -911,7 +1055,7 @@ class Refusals(AutotuneTest):
                              ["tunefarm: kernels are tuned by Triton itself: TypeError: unforeseen"])
 
     def test_of_keys_options_and_grids(self):
-        self.stays_with_triton("the key has a object", [*arguments()[:3], object()])
+        self.stays_with_triton("the key has an object", [*arguments()[:3], object()])
         self.stays_with_triton("the launch has the option 'enable_fp_fusion'", named={"enable_fp_fusion": False})
         self.stays_with_triton("'x' of a Config or of @triton.heuristics is no tl.constexpr parameter",
                                function=triton.heuristics({"x": lambda args: 1})(kernels.axpy))

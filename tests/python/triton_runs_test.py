@@ -61,7 +61,7 @@ class Runs(autotune.AutotuneTest):
     def setUp(self):
         super().setUp()
         self.daemon = Daemon()
-        self.enterContext(unittest.mock.patch.object(autotune._asking, "Client", self.daemon.connect))
+        self.enterContext(unittest.mock.patch.object(autotune._session, "Client", self.daemon.connect))
         self.enterContext(unittest.mock.patch.dict(os.environ, {"TORCHELASTIC_RUN_ID": "job"}))
         for name in ("TUNEFARM_TRITON_RUN_ID", "TUNEFARM_TRITON_SNAPSHOT"):
             os.environ.pop(name, None)
@@ -186,8 +186,9 @@ class Runs(autotune.AutotuneTest):
         self.cannot_know("pruning", 128, prune_configs_by=pruned)
 
     def test_capture_never_tunes(self):
-        cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: True,
-                                     is_available=lambda: False)
+        cuda, gpu = autotune.fake_gpu()
+        cuda.is_current_stream_capturing = lambda: True
+        self.daemon.devices = lambda timeout: [autotune.device_of(gpu)]
         with unittest.mock.patch.dict(autotune.sys.modules, {"torch": types.SimpleNamespace(cuda=cuda, Tensor=type(None))}):
             self.cannot_know("the launch is captured into a graph")
         self.assertEqual((self.daemon.jobs_run, self.daemon.fixed), ([], {}))

@@ -505,7 +505,7 @@ class Refusals(unittest.TestCase):
         self.refused("configs and space are both given", configs=[{"BLOCK": 64}])
         self.refused("give configs, a list of dicts", space=None)
         self.refused("restrictions belong to space", space=None, configs=[{"BLOCK": 64}], restrictions=["BLOCK > 1"])
-        self.refused(r"configs\[1\] is a int", space=None, configs=[{"BLOCK": 64}, 5])
+        self.refused(r"configs\[1\] is an int", space=None, configs=[{"BLOCK": 64}, 5])
         self.refused(r"configs\[1\] has no BLOCK, which others have", space=None, configs=[{"BLOCK": 64}, {"num_warps": 4}])
         self.refused("configs have a pre_hook, which is supported only where it sets the block_shape of Tensor", space=None, configs=[triton.Config({"BLOCK": 64}, pre_hook=print)])
         self.refused("space: BLOCK has no value", space={"BLOCK": []})
@@ -576,7 +576,7 @@ class Ended(unittest.TestCase):
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             results = self.tuned([self.trial(64, message="y[3] is 0")], quiet=True)
-        self.assertIn("the outputs of 1 configs differ from those of the first config", str(warned[0].message))
+        self.assertIn("the outputs of 1 config differ from those of the first config", str(warned[0].message))
         self.assertEqual((bool(results.best), results.best_time, self.said, len(results.failed)), (False, None, [], 1))
         with self.assertRaisesRegex(tunefarm.FailedPreconditionError, "WRONG_RESULT: y.3. is 0"):
             results.triton_config()

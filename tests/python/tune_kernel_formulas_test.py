@@ -124,8 +124,8 @@ class Spaces(unittest.TestCase):
     def test_what_is_no_space(self):
         for params, restrictions, reason in (
                 ([1], None, "dict of lists"), ({"a b": [1]}, None, "no name of a parameter"), ({"a": 5}, None, "no list"), ({"a": []}, None, "no value"),
-                ({"a": [1, "x"]}, None, "strings and numbers"), ({"a": [[1]]}, None, "is a list"), ({"a": [1]}, 5, "restrictions is a int"),
-                ({"a": [1]}, [5], r"restrictions\[0\] is a int"), ({"a": [1]}, ["b > 1"], r"restrictions\[0\].*'b'"),
+                ({"a": [1, "x"]}, None, "strings and numbers"), ({"a": [[1]]}, None, "is a list"), ({"a": [1]}, 5, "restrictions is an int"),
+                ({"a": [1]}, [5], r"restrictions\[0\] is an int"), ({"a": [1]}, ["b > 1"], r"restrictions\[0\].*'b'"),
                 ({"a": [1]}, [(len, ["b"])], "unknown parameter 'b'")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 _space.Space(params, restrictions)

@@ -129,7 +129,7 @@ for (;;) x[0]++;
         for name, code, lang, reason in (("f", lambda p: "", None, "functions that generate code"), ("", "x;", None, "kernel_name"),
                                          ("f", "__kernel void f() {}", None, "OpenCL"), ("f", "void f() {}", "HIP", "lang='HIP'"),
                                          ("f", "#include <omp.h>\nvoid f() {}", "C", "includes omp.h, and OpenMP is not supported"),
-                                         ("f", "void f() {}", "fortran", "lang='fortran'"), ("f", 5, None, "kernel_source is a int")):
+                                         ("f", "void f() {}", "fortran", "lang='fortran'"), ("f", 5, None, "kernel_source is an int")):
             with self.assertRaisesRegex(tunefarm.InvalidArgumentError, reason):
                 _source.read(name, code, lang)
 
@@ -210,7 +210,7 @@ class Arguments(unittest.TestCase):
     def test_what_is_refused(self):
         x, code = numpy.ones(4, "f4"), "__global__ void f(float *x, int n) { x[0] = n; }"
         for arguments, answer, reason in (
-                ([x], None, "2 parameters, and 1 arguments"), ([x, 5], None, r"arguments\[1\] is a int; give numpy.int32"),
+                ([x], None, "2 parameters, and 1 argument is"), ([x, 5], None, r"arguments\[1\] is an int; give numpy.int32"),
                 ([[1.0], numpy.int32(1)], None, r"arguments\[0\] is a list; give an array"), ([numpy.float32(1), numpy.int32(1)], None, "a pointer; give an array"),
                 ([x, numpy.float32("nan")], None, "finite"), ([x, numpy.complex64(1)], None, "complex scalar"), ("x", None, "arguments is a list"),
                 ([x[:0], numpy.int32(1)], None, "no elements"), ([x, numpy.int32(1)], [x], "an item for each of the 2 arguments"),

@@ -275,7 +275,7 @@ class Options(unittest.TestCase):
                 ({"objectives": {"time": False, "x": True}}, "several objectives"), ({"objective": ["time", "x"]}, "several objectives"),
                 ({"objective": "energy"}, "neither time nor one of the metrics"), ({"objective": "x", "metrics": {"x": "time"}}, "say objective_higher_is_better"),
                 ({"objective": "GFLOP/s", "metrics": {"GFLOP/s": "1"}, "strategy": "bayes_opt"}, "shortest time"), ({"metrics": [1]}, "metrics is a dict"),
-                ({"metrics": {"t": "time"}}, r"metrics\['t'\] has the name of a parameter"), ({"metrics": {"x": 1}}, r"metrics\['x'\] is a int"), ({"device": 3}, "device=3: the daemon has 0 GPUs"), ({"lang": "OpenCL"}, "lang='OpenCL'"),
+                ({"metrics": {"t": "time"}}, r"metrics\['t'\] has the name of a parameter"), ({"metrics": {"x": 1}}, r"metrics\['x'\] is an int"), ({"device": 3}, "device=3: the daemon has 0 GPUs"), ({"lang": "OpenCL"}, "lang='OpenCL'"),
                 ({"atol": -1, "answer": [vectors()[0], None, None, None]}, "atol is -1"), ({"block_size_names": "x"}, "block_size_names is a list"),
                 ({"compiler_options": "-O3"}, "compiler_options is a list"),
                 ({"compiler_options": ["-O3", "-fopenmp"]}, "'-fopenmp' is not supported, because OpenMP's library is not linked")):

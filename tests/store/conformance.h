@@ -3,6 +3,7 @@
 // What every implementation of Store must do. Another implementation links conformance*.cc and instantiates the suite:
 //   INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, testing::Values(StoreFactory{...}));
 //   INSTANTIATE_TEST_SUITE_P(Postgres, FarmConformance, testing::Values(StoreFactory{...}));
+//   INSTANTIATE_TEST_SUITE_P(Postgres, WorkConformance, testing::Values(StoreFactory{...}));
 
 #include <gtest/gtest.h>
 
@@ -70,6 +71,32 @@ class StoreConformance : public testing::TestWithParam<StoreFactory> {
 
   TemporaryDirectory directory_;
   std::unique_ptr<Store> store_;
+};
+
+// Works of trials (UnitStore::ClaimWorks): two agents with a unit of 4 trials each of one study, from ordinals 0 and 4.
+class WorkConformance : public StoreConformance {
+ protected:
+  static constexpr int64_t kWork = 7;
+
+  void SetUp() override;
+  static WorkClaim ClaimOf(const ClaimedUnit& unit, int64_t ordinal, int64_t work) {
+    return {unit.unit.study_id, work, unit.unit.unit_id, unit.unit.token, ordinal};
+  }
+  std::vector<WorkAnswer> Ask(const ClaimRequest& agent, const std::vector<WorkClaim>& claims);
+  // What a trial is to do: "runs", "waits", or the ordinal of the trial whose result it takes over.
+  std::string Said(const ClaimRequest& agent, const ClaimedUnit& unit, int64_t ordinal, int64_t work = kWork);
+  std::string A(int64_t ordinal, int64_t work = kWork) { return Said(a_, a_unit_, ordinal, work); }
+  std::string B(int64_t ordinal, int64_t work = kWork) { return Said(b_, b_unit_, ordinal, work); }
+  static TrialRow Measured(int64_t ordinal, int64_t work = kWork) {
+    TrialRow trial = MakeTrial(ordinal);
+    trial.work = work;
+    return trial;
+  }
+  void Keep(const ClaimRequest& agent, const ClaimedUnit& unit, const TrialRow& trial);
+
+  int64_t job_id_ = 0, study_id_ = 0;
+  ClaimRequest a_, b_;
+  ClaimedUnit a_unit_, b_unit_;
 };
 
 // What daemons that share a store need of it.

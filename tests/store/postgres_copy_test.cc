@@ -79,6 +79,7 @@ class PostgresCopy : public testing::Test {
     report.trials[0].log = std::string("log\0\xff", 5);
     report.trials[0].samples = "samples";
     report.trials[2].measured_key = std::string(16, '\0');
+    report.trials[2].work = -8;
     TUNEFARM_CHECK_OK(store->units()->ReportTrials(report).status());
     step = {};
     step.study_id = studies[0].study_id;
@@ -205,6 +206,11 @@ class PostgresCopy : public testing::Test {
       add("order", o.device_uuid, o.held_out, o.accepted_sentinels_ms, o.set_at_ms, o.revision);
     for (const DeviceClassRow& c : Value(store->devices()->ListDeviceClasses()))
       add("class", c.class_id, c.display_name, c.properties);
+    // A work that was measured is answered, and changes nothing.
+    const AgentRow agent = store->agents()->FindAgent("agent").value().value();
+    const ClaimedUnit held = store->units()->ClaimsOf("agent", agent.epoch).value().at(0);
+    const WorkClaim claim{held.unit.study_id, -8, held.unit.unit_id, held.unit.token, held.unit.first_ordinal};
+    add("work", store->units()->ClaimWorks({"agent", agent.epoch, {claim}}).value()[0].measured.value().ordinal);
     add("measured", store->trials()->FindMeasured({std::string(16, '\0')}).value()[0]->trial.ordinal);
     add("kept", store->trials()->GetTrial(2, 1, 0)->config, store->bests()->CatalogRevision().value(),
         store->maintenance()->Status()->stored_trials);

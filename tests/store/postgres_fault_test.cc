@@ -189,6 +189,53 @@ TEST_F(PostgresFault, AReportOnAUnitOfADatabaseThatWasReplacedIsRefused) {
   EXPECT_EQ(store->maintenance()->Status()->stored_trials, 2);
 }
 
+TEST_F(PostgresFault, AClaimOfWorksWaitsForAHungOneForALittle) {
+  const auto store = Open();
+  const ClaimRequest claimer = Register(store.get());
+  const int64_t study_id = SubmitUnits(store.get(), 1);
+  const auto units = store->units()->ClaimUnits(claimer);
+  ASSERT_TRUE(units.ok()) << units.status();
+  ASSERT_THAT(*units, SizeIs(1));
+  const UnitRow& unit = units->at(0).unit;
+  const WorkClaimRequest request{
+      claimer.agent_id, claimer.epoch, {{study_id, 7, unit.unit_id, unit.token, unit.first_ordinal}}};
+  // A daemon that was stopped in the middle of its claim.
+  PGconn* const hung = PQconnectdb(server_->Url(database_).c_str());
+  PQclear(PQexec(hung, "BEGIN"));
+  PQclear(
+      PQexec(hung, ("SELECT pg_advisory_xact_lock(hashtextextended('" + std::to_string(study_id) + "', 3))").c_str()));
+  const auto refused = store->units()->ClaimWorks(request);
+  EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
+  EXPECT_THAT(std::string(refused.status().message()), testing::HasSubstr("another claim of works of the same study"));
+  // Those of other studies do not wait, and reports of this one neither.
+  EXPECT_TRUE(store->units()->ClaimWorks({claimer.agent_id, claimer.epoch, {{study_id + 1, 7, 1, 1, 0}}}).ok());
+  ReportRequest report = ReportOf(claimer, units->at(0));
+  report.unit_done = false;
+  report.trials[0].work = 7;
+  EXPECT_EQ(store->units()->ReportTrials(report).value(), ReportVerdict::kAccepted);
+  PQfinish(hung);
+  EXPECT_TRUE(store->units()->ClaimWorks(request).ok());
+}
+
+// By this setting the server ends the session of a daemon that is stopped in the middle of a claim.
+TEST_F(PostgresFault, AClaimOfWorksKeepsItsLockForSecondsAtMost) {
+  const auto store = Open();
+  const ClaimRequest claimer = Register(store.get());
+  const int64_t study_id = SubmitUnits(store.get(), 1);
+  const auto units = store->units()->ClaimUnits(claimer);
+  ASSERT_TRUE(units.ok()) << units.status();
+  ASSERT_THAT(*units, SizeIs(1));
+  const UnitRow& unit = units->at(0).unit;
+  Sql("CREATE TABLE seen (idle_ms bigint); CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT "
+      "INTO seen SELECT setting::bigint FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'; RETURN "
+      "NEW; END $$; CREATE TRIGGER see BEFORE INSERT ON study_work FOR EACH ROW EXECUTE FUNCTION see()");
+  ASSERT_TRUE(
+      store->units()
+          ->ClaimWorks({claimer.agent_id, claimer.epoch, {{study_id, 7, unit.unit_id, unit.token, unit.first_ordinal}}})
+          .ok());
+  EXPECT_EQ(Sql("SELECT idle_ms FROM seen"), "3000");
+}
+
 TEST_F(PostgresFault, ASessionKilledInATransactionUndoesItAndItIsRepeated) {
   const auto pool = OpenPool(server_->Url(database_));
   int tries = 0;

@@ -101,8 +101,10 @@ TEST_P(PostgresRows, OfADeletedJobNoneStay) {
   TrialRow trial = MakeTrial(0);
   trial.log = "log";
   trial.samples = "samples";
+  trial.work = 7;
   ASSERT_EQ(Report(MakeReport(claimer, unit, {trial, MakeTrial(1)}, true)), ReportVerdict::kAccepted);
-  EXPECT_EQ(Tables(), "study,study_event,study_prior,study_step,trial_log,trial_result,trial_samples,work_unit");
+  EXPECT_EQ(Tables(),
+            "study,study_event,study_prior,study_step,study_work,trial_log,trial_result,trial_samples,work_unit");
   ASSERT_TRUE(Set(job_id, JobState::kCancelled).ok());
   ASSERT_TRUE(store_->jobs()->DeleteJob(job_id).ok());
   EXPECT_EQ(Tables(), "");
@@ -111,6 +113,7 @@ TEST_P(PostgresRows, OfADeletedJobNoneStay) {
 INSTANTIATE_TEST_SUITE_P(Postgres, PostgresRows, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, FarmConformance, testing::Values(Factory()));
+INSTANTIATE_TEST_SUITE_P(Postgres, WorkConformance, testing::Values(Factory()));
 INSTANTIATE_TEST_SUITE_P(Postgres, SqlConformance, testing::Values(SqlFactory{"postgres", ConnectIn}));
 
 }  // namespace

@@ -39,6 +39,7 @@ void Advance(std::chrono::milliseconds by) { TheClock()->Advance(by); }
 INSTANTIATE_TEST_SUITE_P(Sqlite, StoreConformance,
                          testing::Values(StoreFactory{"sqlite", OpenIn, Advance, OpenCopyOf}));
 INSTANTIATE_TEST_SUITE_P(Sqlite, FarmConformance, testing::Values(StoreFactory{"sqlite", OpenIn, Advance, OpenCopyOf}));
+INSTANTIATE_TEST_SUITE_P(Sqlite, WorkConformance, testing::Values(StoreFactory{"sqlite", OpenIn, Advance, OpenCopyOf}));
 INSTANTIATE_TEST_SUITE_P(Sqlite, SqlConformance, testing::Values(SqlFactory{"sqlite", ConnectIn}));
 
 TEST(SqliteSqlTest, RefusesAnArray) {

@@ -7,14 +7,14 @@
 
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/interruption.h"
+#include "client/cli/reconnection.h"
 #include "server/base/clock.h"
+#include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/base/thread.h"
 
 namespace tunefarm::cli {
 namespace {
-
-constexpr Duration kCatalogBackWithin = std::chrono::seconds(30);
 
 // Heartbeats say nothing.
 std::string LinesOf(const v1::WatchBestConfigsResponse& response, OutputFormat format) {
@@ -49,14 +49,15 @@ absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel,
   Interruption interruption;
   v1::WatchBestConfigsRequest request;
   request.set_kernel(kernel);
-  Clock* const clock = Clock::Real();
-  MonotonicTime give_up = clock->Now() + kCatalogBackWithin;
+  Reconnection reconnection(Clock::Real());
   while (true) {
     grpc::ClientContext context;
     interruption.Guard(&context);
     const auto reader = connection->catalog()->WatchBestConfigs(&context, request);
     v1::WatchBestConfigsResponse response;
+    bool has_answered = false;  // a stream begins with a response
     while (reader->Read(&response)) {
+      has_answered = true;
       if (response.reset() && request.after_revision() > 0) {
         session->Note("The daemon has a new catalog; all best configs follow.");
       }
@@ -67,12 +68,15 @@ absl::StatusOr<ExitCode> WatchBests(Session* session, const std::string& kernel,
         request.set_after_revision(response.revision());
         request.set_catalog_id(response.catalog_id());
       }
-      give_up = clock->Now() + kCatalogBackWithin;
     }
     const absl::Status status = FromGrpc(reader->Finish());
     interruption.Guard(nullptr);
     if (interruption.happened()) return kExitInterrupted;
-    if (status.code() != absl::StatusCode::kUnavailable || clock->Now() > give_up) return status;
+    if (!MayResume(status)) return status;
+    if (!reconnection.MayTry(has_answered)) {
+      return Unavailable("the daemon at {} has not answered for {} s; repeat the command when it runs again",
+                         connection->address(), Reconnection::kPatience / std::chrono::seconds(1));
+    }
     Notification().WaitFor(std::chrono::milliseconds(200));
   }
 }

@@ -17,6 +17,7 @@
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/studies/report.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/definition/kernel_plan.h"
@@ -67,12 +68,11 @@ void NoteDefinition(const Session& session, const std::string& name, const std::
                              VersionText(best.kernel_name(), best.kernel_id())));
   }
   if (response.other_programs() > 0) {
-    session.Note(
-        fmt::format("{} stands for several definitions: {} other{} tuned for this problem too. This is asked of {}, "
-                    "the one that was "
-                    "submitted last; a folder or kernels/ID names another.",
-                    name, response.other_programs(), response.other_programs() == 1 ? " is" : "s are",
-                    VersionText(name, response.kernel())));
+    session.Note(fmt::format(
+        "{} stands for several definitions: {} tuned for this problem too. This is asked of {}, "
+        "the one that was "
+        "submitted last; a folder or kernels/ID names another.",
+        name, FormatCount(response.other_programs(), "other is", "others are"), VersionText(name, response.kernel())));
   }
 }
 

@@ -89,6 +89,12 @@ absl::StatusOr<ExitCode> Doctor(Session* session) {
                    Connection::Call((*connection)->server(), &v1::ServerService::StubInterface::GetServerInfo,
                                     v1::GetServerInfoRequest()));
   findings.Good(fmt::format("daemon {} answers at {}", info.version(), (*connection)->address()));
+  if (info.free_disk_bytes() < info.free_disk_bytes_min()) {
+    findings.Bad(fmt::format("jobs are paused: {} free where {} is, the floor is {}",
+                             FormatBytes(static_cast<uint64_t>(info.free_disk_bytes())), info.data_directory(),
+                             FormatBytes(static_cast<uint64_t>(info.free_disk_bytes_min()))),
+                 "Free space there, or lower the daemon's min_free_disk_bytes.");
+  }
   if (info.revision() != TUNEFARM_REVISION) {
     findings.Hint(fmt::format("the daemon is another build ({}); tunefarm stop ends it", info.revision()));
   }

@@ -25,8 +25,8 @@ void Judge(const v1::Agent& agent, const std::string& version, std::vector<FarmF
   }
   std::string text = fmt::format("{}: {}", who, AgentStateText(agent));
   if (agent.served_here() && !agent.in_process()) {
-    text += fmt::format(", last heard {} ago, {} units claimed",
-                        FormatDuration(static_cast<double>(agent.silent_ms()) * 1e6), agent.units());
+    text += fmt::format(", last heard {} ago, {} claimed", FormatDuration(static_cast<double>(agent.silent_ms()) * 1e6),
+                        FormatCount(agent.units(), "unit"));
   }
   findings->push_back({agent.draining() ? FarmFinding::Kind::kHint : FarmFinding::Kind::kGood, text, ""});
   if (agent.version() != version) {

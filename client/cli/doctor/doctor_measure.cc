@@ -228,8 +228,9 @@ std::string ReportText(const Findings& findings, const Repeatability& found) {
     if (findings.temperature_c > 0) clock += fmt::format(", up to {} °C", findings.temperature_c);
   }
   for (const std::string& reason : findings.reasons) clock += ", held down by: " + reason;
-  text += fmt::format("  clock       {}; {} samples discarded, {} of {} measurements throttled, {} shared\n", clock,
-                      findings.discarded, findings.throttled, findings.measured, findings.contended);
+  text += fmt::format("  clock       {}; {} discarded, {} of {} throttled, {} shared\n", clock,
+                      FormatCount(findings.discarded, "sample"), findings.throttled,
+                      FormatCount(findings.measured, "measurement"), findings.contended);
   text += "verdict       " + Verdict(findings, found) + "\n";
   for (const std::string& line : Advice(findings, found)) text += "advice        " + line + "\n";
   return text;

@@ -34,7 +34,7 @@ absl::StatusOr<ExitCode> ExportT4(Session* session, const ExportT4Options& optio
   }
   RETURN_IF_ERROR(session->WriteFile(options.file, text));
   session->Note(
-      fmt::format("Wrote {} results to {}", FormatCount(static_cast<int64_t>(results.rows.size())), options.file));
+      fmt::format("Wrote {} to {}", FormatCount(static_cast<int64_t>(results.rows.size()), "result"), options.file));
   return kExitOk;
 }
 

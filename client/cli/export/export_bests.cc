@@ -49,8 +49,8 @@ absl::StatusOr<ExitCode> ExportBests(Session* session, const ExportBestsOptions&
   file.source.exported_at_ms = Clock::Real()->WallMs();
   RETURN_IF_ERROR(options.target.Write(*session, {{"", interchange::WriteBestsFile(file), ""}}));
   session->Note(
-      fmt::format("{} bests of {}. On the other machine: tunefarm tune KERNEL --starting-configs {}",
-                  FormatCount(static_cast<int64_t>(file.bests.size())), file.source.host,
+      fmt::format("{} of {}. On the other machine: tunefarm tune KERNEL --starting-configs {}",
+                  FormatCount(static_cast<int64_t>(file.bests.size()), "best"), file.source.host,
                   options.target.file.empty() || options.target.file == "-" ? "FILE" : ShellWord(options.target.file)));
   return kExitOk;
 }

@@ -26,7 +26,7 @@ absl::StatusOr<ExitCode> ExportHeader(Session* session, const HeaderOptions& opt
   ASSIGN_OR_RETURN(std::vector<interchange::ExportedBest> bests, FetchBests(session, options.filter));
   ASSIGN_OR_RETURN(const interchange::CppHeader header, interchange::WriteCppHeader(std::move(bests), options.header));
   RETURN_IF_ERROR(options.target.Write(*session, {{"", header.text, ""}}));
-  session->Note(fmt::format("{} bests{}", FormatCount(header.entries),
+  session->Note(fmt::format("{}{}", FormatCount(header.entries, "best"),
                             header.left_out > 0
                                 ? fmt::format("; {} left out: pinned, with input seeds of their own, of other inputs "
                                               "of the same problem, or of another version of the definition",

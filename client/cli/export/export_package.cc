@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/export/export_target.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/best_filter.h"
 #include "client/cli/options/kernel_argument.h"
@@ -93,10 +94,11 @@ void NoteContents(const Session& session, const v1::PackageContents& contents) {
     session.Note(fmt::format("Left out {} more", FormatCount(contents.left_out_count() - contents.left_out_size())));
   }
   if (contents.bests_without_time() > 0) {
-    session.Note(
-        fmt::format("{} of the bests were measured with another version of their kernel: their configs are "
-                    "taken, their times are not",
-                    FormatCount(contents.bests_without_time())));
+    session.Note(FormatCount(
+        contents.bests_without_time(),
+        "of the bests was measured with another version of its kernel: its config is taken, its time is not",
+        "of the bests were measured with another version of their kernel: their configs are taken, their "
+        "times are not"));
   }
 }
 
@@ -122,9 +124,8 @@ absl::StatusOr<ExitCode> ExportPackage(Session* session, const PackageOptions& o
     return Internal("the daemon sent {} bytes of a package of {}", bytes.size(), contents.file_bytes());
   }
   RETURN_IF_ERROR(session->WriteFile(options.file, bytes));
-  session->Note(fmt::format("Wrote {} best config{} of {} kernel{} to {} ({} bytes)", FormatCount(contents.bests()),
-                            contents.bests() == 1 ? "" : "s", contents.kernels(), contents.kernels() == 1 ? "" : "s",
-                            options.file, FormatCount(contents.file_bytes())));
+  session->Note(fmt::format("{} ({} bytes)", WroteBestsText(contents.bests(), contents.kernels(), options.file),
+                            FormatCount(contents.file_bytes())));
   return kExitOk;
 }
 

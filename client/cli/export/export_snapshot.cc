@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/export/export_target.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/options/problem_options.h"
@@ -192,9 +193,7 @@ absl::StatusOr<ExitCode> ExportSnapshot(Session* session, const SnapshotOptions&
   }
   ASSIGN_OR_RETURN(const std::string bytes, snapshot::Encode(contents));
   RETURN_IF_ERROR(session->WriteFile(options.file, bytes));
-  session->Note(fmt::format("Wrote {} best config{} of {} kernel{} to {}", FormatCount(written),
-                            written == 1 ? "" : "s", contents.kernels.size(), contents.kernels.size() == 1 ? "" : "s",
-                            options.file));
+  session->Note(WroteBestsText(written, static_cast<int64_t>(contents.kernels.size()), options.file));
   if (of_older_programs > 0) {
     session->Note(fmt::format("Left out {} of older kernel sources; tune them again to have them",
                               FormatCount(of_older_programs)));

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "server/base/file.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
@@ -70,6 +71,10 @@ absl::Status ExportTarget::Write(const Session& session, const std::vector<Expor
     RETURN_IF_ERROR(WriteOne(session, path.string(), one));
   }
   return absl::OkStatus();
+}
+
+std::string WroteBestsText(int64_t bests, int64_t kernels, const std::string& file) {
+  return fmt::format("Wrote {} of {} to {}", FormatCount(bests, "best config"), FormatCount(kernels, "kernel"), file);
 }
 
 }  // namespace tunefarm::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,8 @@ struct ExportTarget {
   // before anything is written, for a file in the folder that is there and not to be replaced.
   absl::Status Write(const Session& session, const std::vector<ExportedFile>& files) const;
 };
+
+// What exports of the bests of several kernels into one file say.
+std::string WroteBestsText(int64_t bests, int64_t kernels, const std::string& file);
 
 }  // namespace tunefarm::cli

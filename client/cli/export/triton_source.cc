@@ -9,6 +9,7 @@
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/study_trials.h"
 #include "client/cli/studies/trial_pages.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/device/device_class.h"
@@ -193,8 +194,9 @@ absl::StatusOr<std::vector<TritonProblems>> FetchTritonProblems(Session* session
   const std::string hint = of_job ? "" : "; --job chooses among all configs of a job";
   if (groups.empty()) return NotFound("there is no config that Triton takes ({}){}", example, hint);
   if (refused > 0) {
-    session->Note(
-        fmt::format("{} of {} problems have no config that Triton takes ({}){}", refused, all.size(), example, hint));
+    session->Note(fmt::format("{} of {} {} no config that Triton takes ({}){}", refused,
+                              FormatCount(static_cast<int64_t>(all.size()), "problem"), refused == 1 ? "has" : "have",
+                              example, hint));
   }
   std::vector<TritonProblems> problems;
   for (auto& [key, group] : groups) problems.push_back(std::move(group));

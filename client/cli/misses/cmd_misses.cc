@@ -58,8 +58,7 @@ absl::StatusOr<ExitCode> Clear(Session* session, const MissFilter& filter) {
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));
   } else {
-    session->Print(fmt::format("{} problem{} forgotten\n", FormatCount(response.deleted()),
-                               response.deleted() == 1 ? " is" : "s are"));
+    session->Print(FormatCount(response.deleted(), "problem is", "problems are") + " forgotten\n");
   }
   return kExitOk;
 }
@@ -83,8 +82,8 @@ absl::StatusOr<ExitCode> Misses(Session* session, const MissOptions& options) {
   session->PrintTable(table, format);
   if (!response.next_page_token().empty()) session->Note("There are more; --limit shows more of them.");
   if (response.not_counted() > 0) {
-    session->Note(fmt::format("{} more look-ups are not counted: too many different problems were looked up.",
-                              FormatCount(response.not_counted())));
+    session->Note(FormatCount(response.not_counted(), "more look-up is", "more look-ups are") +
+                  " not counted: too many different problems were looked up.");
   }
   if (table.rows() == 0) {
     session->Note("No misses: what was looked up was answered exactly.");

@@ -27,9 +27,10 @@ struct MissGroup {
   std::string kernel_name, program, class_id, device;
   std::vector<v1::Problem> problems;  // the most asked first
 
-  std::string Text() const {
-    return fmt::format("{} problem{} of {} on {}", problems.size(), problems.size() == 1 ? "" : "s", kernel_name,
-                       device);
+  std::string Text() const { return TextOf(problems.size()); }
+  // Of so many of them.
+  std::string TextOf(size_t count) const {
+    return fmt::format("{} of {} on {}", FormatCount(static_cast<int64_t>(count), "problem"), kernel_name, device);
   }
 };
 
@@ -79,8 +80,8 @@ class MissTuner {
   absl::StatusOr<ExitCode> Tune(const MissGroup& group) {
     ASSIGN_OR_RETURN(const std::optional<v1::Job> job, Submit(group));
     if (!job.has_value()) return kExitOk;
-    session_->Note(fmt::format("Job {} queued: {} problem{} of {} on {}", JobNumber(job->name()), job->studies_size(),
-                               job->studies_size() == 1 ? "" : "s", group.kernel_name, group.device));
+    session_->Note(fmt::format("Job {} queued: {}", JobNumber(job->name()),
+                               group.TextOf(static_cast<size_t>(job->studies_size()))));
     ASSIGN_OR_RETURN(const WatchOutcome outcome, WatchJob(session_, job->name()));
     if (outcome.detached) return kExitInterrupted;
     *jobs_.add_jobs() = outcome.job;

@@ -12,16 +12,17 @@
 
 #include "client/cli/commands.h"
 #include "client/cli/data/upload.h"
-#include "client/cli/export/export_target.h"
 #include "client/cli/help_format.h"
 #include "client/cli/misses/missing_problems.h"
 #include "client/cli/moe/kernel_file.h"
+#include "client/cli/moe/moe_tables.h"
+#include "client/cli/moe/tune_moe_options.h"
 #include "client/cli/options/kernel_argument.h"
-#include "client/cli/options/measure_options.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/study_trials.h"
 #include "client/cli/studies/trial_pages.h"
 #include "client/cli/studies/watch.h"
+#include "server/base/format.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -39,21 +40,6 @@ using Lookup = v1::LookupService::StubInterface;
 
 // Experts of all ranks together, as in kernels/fused_moe.
 constexpr int64_t kExpertsMax = 1024;
-
-struct TuneMoeOptions {
-  int64_t experts = 0, intermediate = 0, hidden = 0, topk = 0, ranks = 1;
-  std::string reader;
-  std::string dtype = "bf16";
-  std::string block_shape, histogram, triton;
-  std::string kernel_file;           // empty: the kernel of kernels/fused_moe
-  std::vector<int64_t> batch_sizes;  // empty: those of the readers' own tuners
-  std::string device;
-  int64_t max_trials = 300;
-  MeasureOptions measure;
-  ExportTarget target;
-
-  int64_t all_experts() const { return experts * ranks; }
-};
 
 // X.Y.Z. SGLang reads numbers from the names of all triton_* folders, and does not start where one has another name.
 bool IsRelease(std::string_view text) {
@@ -187,9 +173,9 @@ class MoeTuner {
     }
     ASSIGN_OR_RETURN(const std::vector<v1::Problem> missing,
                      MissingProblems(connection_, kernel_, selector_, problems));
-    if (missing.size() < problems.size()) {
-      session_->Note(fmt::format("{} of {} batch sizes have a best already and are not searched again",
-                                 problems.size() - missing.size(), problems.size()));
+    if (const size_t known = problems.size() - missing.size(); known > 0) {
+      session_->Note(fmt::format("{} of {} batch sizes {} searched again", known, problems.size(),
+                                 known == 1 ? "has a best already and is not" : "have a best already and are not"));
     }
     ASSIGN_OR_RETURN(const ExitCode searched, Search(missing, *rows));
     if (searched != kExitOk) return searched;
@@ -198,9 +184,7 @@ class MoeTuner {
   }
 
   bool has_best() const { return has_best_; }
-  // Trials of this command's searches that were compiled or taken from the cache, and how many of them were compiled.
-  int64_t trials() const { return trials_; }
-  int64_t compiles() const { return compiles_; }
+  const MoeCompiles& compiles() const { return compiles_; }
 
  private:
   v1::Problem ProblemOf(const std::string& product, int64_t tokens) const {
@@ -268,13 +252,15 @@ class MoeTuner {
       if (row != rows.end()) AddStart(row->untuned, request.mutable_job());
     }
     v1::Job ended;
-    ASSIGN_OR_RETURN(
-        const ExitCode code,
-        Run(std::move(request), fmt::format("{} of {} batch sizes are searched", missing.size(), rows.size()), &ended));
+    ASSIGN_OR_RETURN(const ExitCode code, Run(std::move(request),
+                                              fmt::format("{} of {} batch sizes {} searched", missing.size(),
+                                                          rows.size(), missing.size() == 1 ? "is" : "are"),
+                                              &ended));
     if (code != kExitOk) return code;
     for (const v1::Study& study : ended.studies()) RETURN_IF_ERROR(CountCompiles(study));
-    session_->Note(fmt::format("{} of {} trials compiled their config; the others took a binary from the cache",
-                               compiles_, trials_));
+    session_->Note(fmt::format("{} of {} compiled {} config; the others took a binary from the cache",
+                               compiles_.compiled, FormatCount(compiles_.trials, "trial"),
+                               compiles_.compiled == 1 ? "its" : "their"));
     return kExitOk;
   }
 
@@ -286,8 +272,8 @@ class MoeTuner {
       // Reused and excluded trials need no binary.
       if (trial->reused() || trial->outcome() == v1::OUTCOME_PRUNED || trial->outcome() == v1::OUTCOME_POISONED)
         return true;
-      ++trials_;
-      if (!trial->cached_binary()) ++compiles_;
+      ++compiles_.trials;
+      if (!trial->cached_binary()) ++compiles_.compiled;
       return true;
     });
   }
@@ -302,7 +288,7 @@ class MoeTuner {
                      Connection::Call(connection_->lookup(), &Lookup::LookupConfig, request));
     row->tuned = row->untuned;
     if (response.match() != v1::MATCH_EXACT) {
-      session_->Note(fmt::format("No config was valid for {} tokens.", row->m));
+      session_->Note(fmt::format("No config was valid for {}.", FormatCount(row->m, "token")));
       return absl::OkStatus();
     }
     has_best_ = true;
@@ -373,7 +359,7 @@ class MoeTuner {
   const std::vector<DescribedFile>& files_;
   const v1::MeasurementPolicy policy_;
   bool has_best_ = false;
-  int64_t trials_ = 0, compiles_ = 0;
+  MoeCompiles compiles_;  // of this command's searches
 };
 
 std::vector<FusedMoeRow> RowsOf(const TuneMoeOptions& options, const FusedMoeLayer& layer) {
@@ -386,63 +372,6 @@ std::vector<FusedMoeRow> RowsOf(const TuneMoeOptions& options, const FusedMoeLay
     row.untuned = interchange::FusedMoeDefault(layer.reader, layer.is_fp8, m, layer.experts);
   }
   return rows;
-}
-
-// Of a table and its report, without the endings.
-std::string PathOf(const TuneMoeOptions& options, const FusedMoeLayer& layer) {
-  std::string folder;
-  if (layer.reader != FusedMoeReader::kVllm) {
-    folder = "configs/triton_" + (options.triton.empty() ? "3.6.0" : options.triton) + "/";
-    std::replace(folder.begin(), folder.end(), '.', '_');
-  }
-  const std::string name = interchange::FusedMoeFileName(layer);
-  return folder + name.substr(0, name.size() - std::string_view(".json").size());
-}
-
-// Before hours of tuning.
-absl::Status CheckFilesAreNew(const TuneMoeOptions& options, FusedMoeLayer layer) {
-  for (const bool is_down : {false, true}) {
-    layer.is_down = is_down;
-    for (const char* const ending : {".json", ".md"}) {
-      RETURN_IF_ERROR(options.target.CheckIsNew(PathOf(options, layer) + ending));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// The table and its report.
-void AddFiles(const TuneMoeOptions& options, const FusedMoeLayer& layer, const v1::Kernel& kernel,
-              const MoeTuner& tuner, const std::vector<FusedMoeRow>& rows, std::vector<ExportedFile>* files) {
-  const bool is_vllm = layer.reader == FusedMoeReader::kVllm;
-  const std::string path = PathOf(options, layer);
-  const std::string title = path.substr(path.rfind('/') + 1);
-  const std::string_view without = layer.is_down ? "the config of the first product's table"
-                                   : is_vllm     ? "vLLM's default"
-                                                 : "SGLang's default";
-  std::vector<std::string> facts = {
-      fmt::format("{}: {} experts, {} of them for each token, hidden size (K) {}, intermediate size (N) {}, {}",
-                  is_vllm ? "vLLM" : "SGLang", options.experts, options.topk, options.hidden, options.intermediate,
-                  layer.is_fp8 ? "fp8_w8a8 with scales of 128x128 blocks" : "bf16"),
-      fmt::format("{}, kernel {}", layer.device, VersionText(kernel.display_name(), kernel.name())),
-      options.histogram.empty() ? "experts are drawn with equal probability"
-                                : "experts are drawn by the histogram " + options.histogram,
-      fmt::format("times are those of {}: medians of one interleaved final on routings that the search has not seen",
-                  is_vllm         ? "both products together"
-                  : layer.is_down ? "the second product"
-                                  : "the first product"),
-      fmt::format("without the table: {}; the winner is written where it takes at most 99 % of that time", without)};
-  if (!options.kernel_file.empty()) facts.push_back("the kernel is fused_moe_kernel of " + options.kernel_file);
-  if (options.ranks > 1) {
-    facts.push_back(
-        fmt::format("tokens are routed to the {} experts of {} ranks; the kernel writes zeros for rows of the others",
-                    options.all_experts(), options.ranks));
-  }
-  if (tuner.trials() > 0) {
-    facts.push_back(
-        fmt::format("this command compiled {} configs in {} trials so far", tuner.compiles(), tuner.trials()));
-  }
-  files->push_back({path + ".json", interchange::FusedMoeJson(rows, is_vllm ? options.triton : ""), ""});
-  files->push_back({path + ".md", interchange::FusedMoeReport(rows, title, facts), ""});
 }
 
 absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options) {
@@ -472,18 +401,18 @@ absl::StatusOr<ExitCode> TuneMoe(Session* session, const TuneMoeOptions& options
   const bool is_vllm = layer.reader == FusedMoeReader::kVllm;
   const std::string product = is_vllm ? "both" : "up";
   ASSIGN_OR_RETURN(layer.device, tuner.FindDevice(product, rows.front().m));
-  RETURN_IF_ERROR(CheckFilesAreNew(options, layer));
+  RETURN_IF_ERROR(CheckMoeTablesAreNew(options, layer));
   ASSIGN_OR_RETURN(const ExitCode first, tuner.Measure(product, false, &rows));
   if (first != kExitOk) return first;
   if (!tuner.has_best()) return NotFound("no config was valid, so that there is no table");
-  AddFiles(options, layer, stored.kernel(), tuner, rows, &files);
+  AddMoeTable(options, layer, stored.kernel(), tuner.compiles(), rows, &files);
   if (!is_vllm) {
     // Both products of a layer share one sorted order, so that the second has the first one's BLOCK_SIZE_M.
     for (FusedMoeRow& row : rows) row = {.m = row.m, .tuned = {}, .untuned = row.kept()};
     ASSIGN_OR_RETURN(const ExitCode second, tuner.Measure("down", true, &rows));
     if (second != kExitOk) return second;
     layer.is_down = true;
-    AddFiles(options, layer, stored.kernel(), tuner, rows, &files);
+    AddMoeTable(options, layer, stored.kernel(), tuner.compiles(), rows, &files);
   }
   RETURN_IF_ERROR(options.target.Write(*session, files));
   return kExitOk;

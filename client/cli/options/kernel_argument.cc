@@ -66,6 +66,9 @@ absl::StatusOr<KernelArgument> LoadFolder(const std::string& text) {
   const std::vector<BoxDefinition> definitions = DefinitionsIn(fs::path(text));
   if (definitions.size() == 1) return LoadFile(definitions.front().file);
   if (definitions.empty()) {
+    std::error_code error;
+    fs::directory_iterator(fs::path(text), error);
+    if (error) return ErrnoStatus(error.value(), "cannot read the folder {}", text);
     return NotFound("the folder {} has no kernel.pbtxt; tunefarm kernels new writes one", text);
   }
   std::string names;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "server/base/edit_distance.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 
@@ -161,7 +162,7 @@ std::string ConditionsText(const v1::Measurement& m) {
   if (m.throttled()) parts.emplace_back("throttled");
   if (m.contended()) parts.emplace_back("shared with others");
   if (m.self_judged()) parts.emplace_back("self-judged");
-  if (m.discarded_samples() > 0) parts.push_back(fmt::format("{} samples discarded", m.discarded_samples()));
+  if (m.discarded_samples() > 0) parts.push_back(FormatCount(m.discarded_samples(), "sample") + " discarded");
   return Joined(parts);
 }
 

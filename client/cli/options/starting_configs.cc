@@ -22,6 +22,7 @@ namespace {
 using Rows = std::vector<std::pair<Config, Config>>;
 
 std::string Count(size_t count) { return FormatCount(static_cast<int64_t>(count)); }
+std::string Count(size_t count, std::string_view one) { return FormatCount(static_cast<int64_t>(count), one); }
 
 // The dims of a problem with defaults in the place of what it leaves out.
 Config DimsOf(const v1::Problem& problem, const v1::Kernel& kernel) {
@@ -52,10 +53,11 @@ absl::StatusOr<Rows> RowsOfBests(const Session& session, std::string text, const
     }
   }
   if (left_out > 0) {
-    session.Note(
-        fmt::format("{}: {} bests of '{}' are left out: they are of pinned problems, or of problems with input "
-                    "seeds of their own.",
-                    path, Count(left_out), kernel));
+    session.Note(fmt::format("{}: {} of '{}' {}.", path, Count(left_out, "best"), kernel,
+                             left_out == 1
+                                 ? "is left out: it is of a pinned problem, or of a problem with input seeds of its own"
+                                 : "are left out: they are of pinned problems, or of problems with input seeds of "
+                                   "their own"));
   }
   if (bests.empty()) {
     std::string known;
@@ -104,9 +106,10 @@ absl::Status KeepFitting(const Session& session, const std::string& path, const 
                            Count(rows->size()), MessageOf(first));
   }
   if (!first.ok()) {
-    session.Note(fmt::format("{}: {} of {} configs do not fit kernel '{}' and are left out; the first: {}", path,
-                             Count(rows->size() - fitting.size()), Count(rows->size()), plan.display_name(),
-                             MessageOf(first)));
+    const size_t left_out = rows->size() - fitting.size();
+    session.Note(fmt::format("{}: {} of {} {} not fit kernel '{}' and {} left out; the first: {}", path,
+                             Count(left_out), Count(rows->size(), "config"), left_out == 1 ? "does" : "do",
+                             plan.display_name(), left_out == 1 ? "is" : "are", MessageOf(first)));
   }
   *rows = std::move(fitting);
   return absl::OkStatus();
@@ -168,21 +171,19 @@ void AddStartingConfigs(const Session& session, const StartingConfigs& starts, c
       *starting->mutable_config() = plan.ToProto(*config);
     }
   }
-  const auto count = [](size_t number, const char* what) {
-    return fmt::format("{} {}{}", Count(number), what, number == 1 ? "" : "s");
-  };
   std::string text = starts.file + ": ";
   if (!starts.is_of_bests) {
-    text += fmt::format("the fastest {} of {} configs that fit are tried first", Count(any.size()),
-                        Count(starts.rows.size()));
+    text += fmt::format("the fastest {} of {} {} tried first", Count(any.size()),
+                        FormatCount(static_cast<int64_t>(starts.rows.size()), "config that fits", "configs that fit"),
+                        any.size() == 1 ? "is" : "are");
   } else {
     if (with_own > 0) {
-      text += count(with_own, "problem") + " with starting configs of " + (with_own == 1 ? "its own" : "their own");
+      text += Count(with_own, "problem") + " with starting configs of " + (with_own == 1 ? "its own" : "their own");
     }
     if (with_own > 0 && with_own < problems) text += ", ";
     if (with_own < problems) {
-      text += fmt::format("{} with {} of other problems", count(problems - with_own, "problem"),
-                          count(any.size(), "starting config"));
+      text += fmt::format("{} with {} of other problems", Count(problems - with_own, "problem"),
+                          Count(any.size(), "starting config"));
     }
   }
   session.Note(text + ".");

@@ -12,45 +12,6 @@
 namespace tunefarm::cli {
 namespace {
 
-// Of a type as sources write it; empty for others, such as float4 and structs.
-std::string DataTypeOf(const std::string& type) {
-  static const std::map<std::string, std::string> kTypes = {{"float", "F32"},
-                                                            {"double", "F64"},
-                                                            {"half", "F16"},
-                                                            {"__half", "F16"},
-                                                            {"_Float16", "F16"},
-                                                            {"__nv_bfloat16", "BF16"},
-                                                            {"nv_bfloat16", "BF16"},
-                                                            {"int", "I32"},
-                                                            {"signed", "I32"},
-                                                            {"int32_t", "I32"},
-                                                            {"unsigned", "U32"},
-                                                            {"unsigned int", "U32"},
-                                                            {"uint32_t", "U32"},
-                                                            {"long", "I64"},
-                                                            {"long int", "I64"},
-                                                            {"long long", "I64"},
-                                                            {"int64_t", "I64"},
-                                                            {"ptrdiff_t", "I64"},
-                                                            {"ssize_t", "I64"},
-                                                            {"size_t", "U64"},
-                                                            {"unsigned long", "U64"},
-                                                            {"unsigned long long", "U64"},
-                                                            {"uint64_t", "U64"},
-                                                            {"short", "I16"},
-                                                            {"int16_t", "I16"},
-                                                            {"unsigned short", "U16"},
-                                                            {"uint16_t", "U16"},
-                                                            {"char", "I8"},
-                                                            {"signed char", "I8"},
-                                                            {"int8_t", "I8"},
-                                                            {"unsigned char", "U8"},
-                                                            {"uint8_t", "U8"},
-                                                            {"bool", "U8"}};
-  const auto found = kTypes.find(type);
-  return found == kTypes.end() ? std::string() : found->second;
-}
-
 bool IsInteger(const std::string& data_type) { return data_type.find_first_of("IU") == 0; }
 
 bool Contains(const std::string& text, std::string_view part) {
@@ -80,11 +41,13 @@ std::vector<std::string> NamesRead(std::string_view source) {
 
 class Sketcher {
  public:
-  Sketcher(std::string name, std::string source_file, SourceSignature signature, bool is_cuda)
+  Sketcher(std::string name, std::string source_file, SourceSignature signature, bool is_cuda,
+           const std::vector<std::string>& headers)
       : name_(std::move(name)),
         source_file_(std::move(source_file)),
         signature_(std::move(signature)),
-        is_cuda_(is_cuda) {}
+        is_cuda_(is_cuda),
+        headers_(headers) {}
 
   std::optional<DefinitionSketch> Run() {
     for (const SourceFunction& function : signature_.functions) {
@@ -103,7 +66,7 @@ class Sketcher {
         "\n"
         "display_name: \"{2}\"\n"
         "language: {3}\n"
-        "sources {{ path: \"{1}\" }}\n"
+        "{9}"
         "\n"
         "# The problem: what a user of the kernel chooses.\n"
         "{4}"
@@ -121,14 +84,14 @@ class Sketcher {
         "\n"
         "{8}",
         kernel_->name, source_file_, name_, is_cuda_ ? "CUDA" : "HOST_CXX", Dims(), parameters, arguments,
-        Launch(*kernel_, block_), Reference());
+        Launch(*kernel_, block_), Reference(), SourceLines(source_file_, headers_));
     Notes();
     return std::move(sketch_);
   }
 
  private:
   bool IsDim(const SourceArgument& argument) const {
-    return !argument.is_pointer && IsInteger(DataTypeOf(argument.type)) && argument.type != "bool" &&
+    return !argument.is_pointer() && IsInteger(argument.data_type()) && argument.type != "bool" &&
            IsValidName(argument.name) && argument.name != "device" && argument.name != "kernel";
   }
 
@@ -198,16 +161,16 @@ class Sketcher {
   std::string Arguments() {
     std::string text;
     for (const SourceArgument& argument : kernel_->arguments) {
-      std::string type = DataTypeOf(argument.type);
+      std::string type = argument.data_type();
       if (type.empty()) {
         type = "F32";
         if (!IsTemplateType(argument.type))
           sketch_.notes.push_back(
               fmt::format("{} is of type {}, which is no data type: F32 is a guess; set data_type and "
                           "length.",
-                          argument.name, argument.type));
+                          argument.name, argument.type + std::string(argument.pointers > 1 ? "*" : "")));
       }
-      if (argument.is_pointer) {
+      if (argument.is_pointer()) {
         text += fmt::format("arguments {{ name: \"{}\" buffer {{ data_type: {} length: \"{}\" access: {} }} }}\n",
                             argument.name, type, length_, argument.is_const ? "IN" : "OUT");
         has_output_ = has_output_ || !argument.is_const;
@@ -269,6 +232,7 @@ class Sketcher {
   std::string name_, source_file_;
   SourceSignature signature_;
   bool is_cuda_;
+  const std::vector<std::string>& headers_;
   const SourceFunction* kernel_ = nullptr;
   const SourceFunction* reference_ = nullptr;
   std::vector<std::string> dims_;
@@ -282,9 +246,16 @@ class Sketcher {
 
 }  // namespace
 
+std::string SourceLines(const std::string& source_file, const std::vector<std::string>& headers) {
+  std::string text = fmt::format("sources {{ path: \"{}\" }}\n", source_file);
+  for (const std::string& header : headers) text += fmt::format("sources {{ path: \"{}\" }}\n", header);
+  return text;
+}
+
 std::optional<DefinitionSketch> SketchDefinition(const std::string& name, const std::string& source_file,
-                                                 std::string_view source, bool is_cuda) {
-  return Sketcher(name, source_file, ReadSignature(source, is_cuda), is_cuda).Run();
+                                                 std::string_view source, bool is_cuda,
+                                                 const std::vector<std::string>& headers) {
+  return Sketcher(name, source_file, ReadSignature(source, is_cuda), is_cuda, headers).Run();
 }
 
 std::optional<DefinitionSketch> SketchPythonDefinition(const std::string& name, const std::string& source_file,

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -14,7 +15,13 @@ namespace {
 constexpr size_t kFunctionsMax = 64;
 constexpr size_t kSignaturePartsMax = 64;  // arguments or template parameters of one function
 
-using Words = std::vector<std::string>;
+struct Word {
+  std::string text;
+  size_t offset = 0;  // in the source
+
+  bool operator==(std::string_view other) const { return text == other; }
+};
+using Words = std::vector<Word>;
 
 bool StartsWord(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool IsInWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -79,13 +86,13 @@ class SourceWords {
         if (text_[at_] == '\\') ++at_;
       }
       at_ = std::min(at_ + 1, text_.size());
-      if (text_.substr(begin, at_ - begin) == "\"C\"") words.emplace_back("\"C\"");
+      if (text_.substr(begin, at_ - begin) == "\"C\"") words.push_back({"\"C\"", begin});
     } else if (IsInWord(c)) {
       while (at_ < text_.size() && (IsInWord(text_[at_]) || (!StartsWord(c) && text_[at_] == '.'))) ++at_;
-      words.emplace_back(text_.substr(begin, at_ - begin));
+      words.push_back({std::string(text_.substr(begin, at_ - begin)), begin});
     } else {
       ++at_;
-      words.emplace_back(1, c);
+      words.push_back({std::string(1, c), begin});
     }
   }
 
@@ -111,7 +118,7 @@ std::vector<Words> PartsOf(const Words& words, size_t begin, size_t end) {
   int depth = 0;
   int angles = 0;  // outside of other brackets, where < and > compare
   for (size_t i = begin; i < end && parts.size() < kSignaturePartsMax; ++i) {
-    const std::string& word = words[i];
+    const Word& word = words[i];
     if (word == "(" || word == "[" || word == "{") ++depth;
     if (word == ")" || word == "]" || word == "}") --depth;
     if (depth == 0) angles += word == "<" ? 1 : word == ">" ? -1 : 0;
@@ -137,26 +144,27 @@ std::optional<SourceArgument> ArgumentOf(const Words& part) {
   SourceArgument argument;
   Words type;
   int depth = 0;  // of brackets, which hold extents, attributes and the arguments of templates
-  for (const std::string& word : Declared(part)) {
+  for (const Word& word : Declared(part)) {
     if (word == "[" || word == "<") {
       ++depth;
-      argument.is_pointer = argument.is_pointer || (word == "[" && !type.empty());  // else an attribute
+      if (word == "[" && !type.empty()) ++argument.pointers;  // else an attribute
     } else if (word == "]" || word == ">") {
       --depth;
     } else if (depth > 0) {
       continue;
     } else if (word == "*") {
-      argument.is_pointer = true;
+      ++argument.pointers;
     } else if (word == "const") {
-      argument.is_const = argument.is_const || !argument.is_pointer;
-    } else if (kQualifiers.count(word) == 0) {
+      argument.is_const = argument.is_const || !argument.is_pointer();
+    } else if (kQualifiers.count(word.text) == 0) {
       type.push_back(word);
     }
   }
-  if (type.size() < 2 || !StartsWord(type.back()[0])) return std::nullopt;
-  argument.name = type.back();
+  if (type.size() < 2 || !StartsWord(type.back().text[0])) return std::nullopt;
+  argument.name = type.back().text;
+  argument.offset = type.back().offset;
   type.pop_back();
-  for (const std::string& word : type) argument.type += (argument.type.empty() ? "" : " ") + word;
+  for (const Word& word : type) argument.type += (argument.type.empty() ? "" : " ") + word.text;
   return argument;
 }
 
@@ -165,7 +173,7 @@ bool ReadArguments(const Words& words, size_t open, SourceFunction* function) {
   const size_t end = Behind(words, open, "(", ")");
   if (end == words.size() && (end == 0 || words[end - 1] != ")")) return false;
   for (const Words& part : PartsOf(words, open + 1, end - 1)) {
-    if (part == Words{"void"}) continue;
+    if (part.size() == 1 && part[0] == "void") continue;
     std::optional<SourceArgument> argument = ArgumentOf(part);
     if (!argument.has_value()) return false;
     function->arguments.push_back(*std::move(argument));
@@ -190,8 +198,8 @@ std::vector<TemplateParameter> TemplatesBefore(const Words& words, size_t at) {
     const Words declared = Declared(part);
     if (declared.size() < 2) continue;
     TemplateParameter parameter;
-    parameter.name = declared.back();
-    for (size_t i = 0; i + 1 < declared.size(); ++i) parameter.type += (i == 0 ? "" : " ") + declared[i];
+    parameter.name = declared.back().text;
+    for (size_t i = 0; i + 1 < declared.size(); ++i) parameter.type += (i == 0 ? "" : " ") + declared[i].text;
     templates.push_back(std::move(parameter));
   }
   return templates;
@@ -206,12 +214,12 @@ std::vector<SourceFunction> CudaFunctions(const Words& words) {
     for (size_t back = i; back > 0 && i - back < 4; --back) function.is_extern_c |= words[back - 1] == "\"C\"";
     size_t at = i + 1;
     // Attributes such as __launch_bounds__(256) stand before the name, too.
-    while (at + 1 < words.size() && !(words[at + 1] == "(" && words[at].rfind("__", 0) != 0)) {
+    while (at + 1 < words.size() && !(words[at + 1] == "(" && words[at].text.rfind("__", 0) != 0)) {
       at = words[at + 1] == "(" ? Behind(words, at + 1, "(", ")") : at + 1;
       if (at < words.size() && (words[at] == ";" || words[at] == "{")) break;
     }
     if (at + 1 >= words.size() || words[at + 1] != "(") continue;
-    function.name = words[at];
+    function.name = words[at].text;
     if (ReadArguments(words, at + 1, &function)) functions.push_back(std::move(function));
   }
   return functions;
@@ -223,14 +231,14 @@ std::vector<SourceFunction> HostFunctions(const Words& words) {
   for (size_t i = 0; i + 2 < words.size() && functions.size() < kFunctionsMax; ++i) {
     if (words[i] == "extern" && words[i + 1] == "\"C\"" && words[i + 2] == "{")
       extern_c_end = Behind(words, i + 2, "{", "}");
-    if (words[i] != "void" || words[i + 2] != "(" || !StartsWord(words[i + 1][0])) continue;
+    if (words[i] != "void" || words[i + 2] != "(" || !StartsWord(words[i + 1].text[0])) continue;
     // A definition, not a declaration or a call.
     const size_t end = Behind(words, i + 2, "(", ")");
     size_t body = end;
     if (body < words.size() && words[body] == "noexcept") ++body;
     if (body >= words.size() || words[body] != "{") continue;
     SourceFunction function;
-    function.name = words[i + 1];
+    function.name = words[i + 1].text;
     function.is_extern_c = i < extern_c_end || (i > 0 && words[i - 1] == "\"C\"");
     if (ReadArguments(words, i + 2, &function)) functions.push_back(std::move(function));
     i = end - 1;
@@ -253,6 +261,44 @@ std::vector<std::string> SplitAtSpaces(const std::string& line) {
 }
 
 }  // namespace
+
+std::string SourceArgument::data_type() const {
+  static const std::map<std::string, std::string> kTypes = {{"float", "F32"},
+                                                            {"double", "F64"},
+                                                            {"half", "F16"},
+                                                            {"__half", "F16"},
+                                                            {"_Float16", "F16"},
+                                                            {"__nv_bfloat16", "BF16"},
+                                                            {"nv_bfloat16", "BF16"},
+                                                            {"int", "I32"},
+                                                            {"signed", "I32"},
+                                                            {"int32_t", "I32"},
+                                                            {"unsigned", "U32"},
+                                                            {"unsigned int", "U32"},
+                                                            {"uint32_t", "U32"},
+                                                            {"long", "I64"},
+                                                            {"long int", "I64"},
+                                                            {"long long", "I64"},
+                                                            {"int64_t", "I64"},
+                                                            {"ptrdiff_t", "I64"},
+                                                            {"ssize_t", "I64"},
+                                                            {"size_t", "U64"},
+                                                            {"unsigned long", "U64"},
+                                                            {"unsigned long long", "U64"},
+                                                            {"uint64_t", "U64"},
+                                                            {"short", "I16"},
+                                                            {"int16_t", "I16"},
+                                                            {"unsigned short", "U16"},
+                                                            {"uint16_t", "U16"},
+                                                            {"char", "I8"},
+                                                            {"signed char", "I8"},
+                                                            {"int8_t", "I8"},
+                                                            {"unsigned char", "U8"},
+                                                            {"uint8_t", "U8"},
+                                                            {"bool", "U8"}};
+  const auto found = kTypes.find(type);
+  return found == kTypes.end() || pointers > 1 ? std::string() : found->second;
+}
 
 SourceSignature ReadSignature(std::string_view source, bool is_cuda) {
   const SourceWords text(source);

@@ -2,6 +2,7 @@
 // comments and strings are skipped, macros are not expanded. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,9 +13,15 @@ namespace tunefarm::cli {
 
 struct SourceArgument {
   std::string name;
-  std::string type;  // without const, pointers and qualifiers: "float", "unsigned int", "T"
-  bool is_pointer = false;
+  std::string type;       // without const, pointers and qualifiers: "float", "unsigned int", "T"
+  int pointers = 0;       // 2: float**
   bool is_const = false;  // of what a pointer points to
+  size_t offset = 0;      // of the name in the source
+
+  bool is_pointer() const { return pointers > 0; }
+  // "I32" of int and int32_t: what the type, or what a pointer to it points to, is for a definition. Empty for others,
+  // such as float4, structs, pointers to pointers and parameters of templates.
+  std::string data_type() const;
 };
 
 struct TemplateParameter {

@@ -135,8 +135,9 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
                      AgeText(job.created_at_ms()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
-    out += fmt::format("\n{}  on  {}\n  space    {} valid configs of {}\n", Visible(study.problem().key()),
-                       Visible(study.device_class_name()), ValidText(study.space()), CartesianText(study.space()));
+    out += fmt::format("\n{}  on  {}\n  space    {} valid {} of {}\n", Visible(study.problem().key()),
+                       Visible(study.device_class_name()), ValidText(study.space()),
+                       study.space().valid() == 1 ? "config" : "configs", CartesianText(study.space()));
     if (!study.device_selector().empty()) out += fmt::format("  only     on {}\n", study.device_selector());
     if (!study.finals_device_uuid().empty()) out += fmt::format("  final    on {}\n", study.finals_device_uuid());
     out += RulesText(study.space(), "  ");

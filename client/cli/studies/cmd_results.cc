@@ -14,6 +14,7 @@
 #include "client/cli/studies/study_plot.h"
 #include "client/cli/studies/study_report.h"
 #include "client/cli/studies/study_trials.h"
+#include "client/cli/studies/trial_pages.h"
 #include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -47,10 +48,7 @@ absl::StatusOr<std::string> NewestJob(Session* session) {
 }
 
 void NoteLeftOut(const v1::Study& study, const v1::StudyCoverage& coverage, const Session& session) {
-  if (coverage.unreadable() > 0) {
-    session.Note(fmt::format("{}: {} trials are damaged in the daemon's database and are left out",
-                             study.problem().key(), FormatCount(coverage.unreadable())));
-  }
+  NoteUnreadable(session, study.problem().key(), coverage.unreadable());
   if (!coverage.is_cut()) return;
   session.Note(
       fmt::format("{}: only the first {} trials are looked at", study.problem().key(), FormatCount(coverage.read())));

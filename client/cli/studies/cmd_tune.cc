@@ -193,7 +193,8 @@ absl::Status KeepMissing(const Session& session, Connection* connection, const s
     session.Note(all == 1 ? "The problem has an exact best: nothing to do."
                           : fmt::format("All {} problems have an exact best: nothing to do.", count(all)));
   } else if (missing < all) {
-    session.Note(fmt::format("Skipped {} of {} problems: they have an exact best.", count(all - missing), count(all)));
+    session.Note(fmt::format("Skipped {} of {} problems: {} an exact best.", count(all - missing), count(all),
+                             all - missing == 1 ? "it has" : "they have"));
   }
   if (missing > kProblemsMax) {
     problems->resize(kProblemsMax);
@@ -272,12 +273,12 @@ std::string QueuedText(const v1::Job& job) {
   std::string text = fmt::format("Job {} queued: {}", JobNumber(job.name()), Visible(job.kernel_name()));
   for (const v1::Study& study : job.studies()) {
     const v1::SpaceSize& space = study.space();
-    text += fmt::format("\n  {} on {}: {} configs", Visible(study.problem().key()), Visible(study.device_class_name()),
-                        ValidText(space));
+    text += fmt::format("\n  {} on {}: {} {}", Visible(study.problem().key()), Visible(study.device_class_name()),
+                        ValidText(space), space.valid() == 1 ? "config" : "configs");
     const std::string all = CartesianText(space);
     if (all != ValidText(space)) text += fmt::format(" of {}", all);
     if (job.studies_size() > 4 && &study == &job.studies(3)) {
-      text += fmt::format("\n  ... and {} more problems", job.studies_size() - 4);
+      text += fmt::format("\n  ... and {}", FormatCount(job.studies_size() - 4, "more problem"));
       break;
     }
   }
@@ -314,9 +315,9 @@ void NoteSharedDevices(Session* session, const v1::Job& job) {
   if (others.empty()) return;
   std::string numbers;
   for (const std::string& number : others) numbers += (numbers.empty() ? "" : ", ") + number;
-  session->Note(fmt::format(
-      "{} {}: {}", others.size() == 1 ? "1 other job shares" : fmt::format("{} other jobs share", others.size()),
-      classes.size() == 1 ? "this device" : "these devices", numbers));
+  session->Note(fmt::format("{} {}: {}",
+                            FormatCount(static_cast<int64_t>(others.size()), "other job shares", "other jobs share"),
+                            classes.size() == 1 ? "this device" : "these devices", numbers));
 }
 
 absl::StatusOr<ExitCode> FollowToEnd(Session* session, const v1::Job& job, v1::Job* ended) {
@@ -382,6 +383,12 @@ absl::StatusOr<ExitCode> SubmitOnly(Session* session, const SubmitOptions& optio
 
 absl::StatusOr<ExitCode> Run(Session* session, SubmitOptions options, const std::vector<std::string>& settings) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return InvalidArgument("'{}' is no setting of a parameter; write NAME=VALUE", setting);
+    }
+  }
   options.problem.pins = settings;
   options.budget.max_trials = 1;
   options.no_promotion = !options.promote;

@@ -11,7 +11,7 @@ std::string PriorsText(const v1::Study& study) {
   for (const v1::PriorSourceSummary& source : study.priors()) {
     if (!text.empty()) text += ", ";
     text += source.difference().empty() ? "the same problem" : source.difference();
-    text += fmt::format(" ({} configs", FormatCount(source.measured()));
+    text += " (" + FormatCount(source.measured(), "config");
     if (source.failed() > 0) text += fmt::format(", {} failed", FormatCount(source.failed()));
     text += ")";
   }
@@ -21,8 +21,7 @@ std::string PriorsText(const v1::Study& study) {
 std::string TakenOverText(const v1::Study& study) {
   const int64_t count = study.reused_from_earlier();
   if (count <= 0) return "";
-  return fmt::format("{} {} measured by earlier jobs and not run again", FormatCount(count),
-                     count == 1 ? "config was" : "configs were");
+  return FormatCount(count, "config was", "configs were") + " measured by earlier jobs and not run again";
 }
 
 std::string WithoutEffectText(const v1::Study& study) {

@@ -92,7 +92,7 @@ void Progress::OnEvent(const v1::JobEvent& event) {
         if (!held_up_by_.empty()) {
           Note(held_up_by_);
         } else if (event.job().state() == v1::JOB_STATE_QUEUED || event.job().state() == v1::JOB_STATE_RUNNING) {
-          Note("it goes on");
+          Note("the job continues");
         }
       }
       force = last_tenth_ < 0;

@@ -87,11 +87,12 @@ RecordedTrial TrialOf(interchange::T4Row row) {
 std::string CoverageNote(const std::string& name, size_t measured, const v1::SpaceSize& space) {
   const std::string count = FormatCount(static_cast<int64_t>(measured));
   if (!space.approximate() && space.valid() == static_cast<int64_t>(measured))
-    return fmt::format("{}: all {} valid configs were measured.", name, count);
+    return measured == 1 ? name + ": the only valid config was measured."
+                         : fmt::format("{}: all {} valid configs were measured.", name, count);
   return fmt::format(
-      "{}: {} of {} valid configs were measured, those that its search chose; the strategies choose among these "
+      "{}: {} of {} valid configs {} its search chose; the strategies choose among these "
       "alone, so the scores say nothing about the rest of the space.",
-      name, count, ValidText(space));
+      name, count, ValidText(space), measured == 1 ? "was measured, the one that" : "were measured, those that");
 }
 
 absl::StatusOr<interchange::RecordedObjective> RecordedObjectiveOption(const std::string& text) {

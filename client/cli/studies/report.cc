@@ -152,8 +152,11 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
   // The worker's note about the comparison, which is the same for all configs of a problem.
   if (!ranked.empty() && !ranked[0].message().empty()) text += "warning: " + ranked[0].message() + "\n";
   const int64_t done = study.progress().done();
-  text +=
-      done == 0 ? "no trials yet\n" : fmt::format("{} trials: {}\n", FormatCount(done), OutcomesText(study.progress()));
+  if (done > 0) {
+    text += fmt::format("{}: {}\n", FormatCount(done, "trial"), OutcomesText(study.progress()));
+  } else {
+    text += study.state() == v1::STUDY_STATE_ENDED ? "no trials\n" : "no trials yet\n";
+  }
   if (!study.search_ended_because().empty()) text += "search complete: " + study.search_ended_because() + "\n";
   if (!study.not_promoted_because().empty()) text += "not promoted: " + study.not_promoted_because() + "\n";
   int64_t early = 0;

@@ -81,8 +81,9 @@ std::string TrialText(const v1::Trial& trial) {
   }
   const v1::Measurement& m = trial.measurement();
   if (m.median_ns() > 0) {
-    text += fmt::format("time       {} median, 95% interval {} to {}, {} samples, {}\n", FormatDuration(m.median_ns()),
-                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()), m.samples(), StopText(m));
+    text += fmt::format("time       {} median, 95% interval {} to {}, {}, {}\n", FormatDuration(m.median_ns()),
+                        FormatDuration(m.ci_low_ns()), FormatDuration(m.ci_high_ns()),
+                        FormatCount(m.samples(), "sample"), StopText(m));
     if (const std::string conditions = ConditionsText(m); !conditions.empty())
       text += "measured   " + conditions + "\n";
   }

@@ -53,7 +53,7 @@ std::string OutcomesTable(const v1::StudyAnalysis& analysis) {
   }
   std::string text = "\nOutcomes\n" + Indented(table);
   if (more > 0)
-    text += fmt::format("  ... and {} trials for other reasons; --output csv has them\n", FormatCount(more));
+    text += fmt::format("  ... and {} for other reasons; --output csv has them\n", FormatCount(more, "trial"));
   return text;
 }
 
@@ -77,10 +77,11 @@ std::string ImportanceText(const v1::ParameterImportance& importance) {
   const bool is_sample = importance.rows() < importance.rows_of();
   return text + fmt::format(
                     "  Shares of the variance of log(time), by functional ANOVA of a random forest\n"
-                    "  fitted to {}{} measured configs. It predicts {} of the variance of\n"
+                    "  fitted to {}{}. It predicts {} of the variance of\n"
                     "  configs that it has not seen (cross-validated R² {:.2f}).\n",
-                    is_sample ? FormatCount(importance.rows()) + " drawn of " : "", FormatCount(importance.rows_of()),
-                    Percent(importance.r_squared()), importance.r_squared());
+                    is_sample ? FormatCount(importance.rows()) + " drawn of " : "",
+                    FormatCount(importance.rows_of(), "measured config"), Percent(importance.r_squared()),
+                    importance.r_squared());
 }
 
 // "8192 41.9 µs · 4096 1.46x · 256 3.34x · 64 failed", from the best value to the worst.
@@ -129,7 +130,9 @@ std::string ParametersText(const v1::StudyAnalysis& analysis) {
   const v1::TopConfigs& top = analysis.top();
   if (top.count() > 0) {
     const std::string shared = ConfigText(top.shared());
-    text += fmt::format("  The fastest {} configs all have {}\n", FormatCount(top.count()),
+    text += fmt::format("  The fastest {} {}\n",
+                        shared.empty() ? FormatCount(top.count(), "config has", "configs have")
+                                       : FormatCount(top.count(), "config has", "configs all have"),
                         shared.empty() ? "no value in common" : shared);
   }
   return text;
@@ -139,8 +142,8 @@ std::string ParametersText(const v1::StudyAnalysis& analysis) {
 
 std::string AnalysisText(const v1::StudyAnalysis& analysis) {
   std::string text =
-      fmt::format("\n{}  on  {}\n{} trials, {} measured\n", analysis.problem_key(), analysis.device_class_name(),
-                  FormatCount(analysis.evaluations()), FormatCount(analysis.measured()));
+      fmt::format("\n{}  on  {}\n{}, {} measured\n", analysis.problem_key(), analysis.device_class_name(),
+                  FormatCount(analysis.evaluations(), "trial"), FormatCount(analysis.measured()));
   if (analysis.evaluations() == 0) return text;
   if (analysis.measured() > 0) text += ConvergenceText(analysis);
   text += OutcomesTable(analysis);

@@ -10,6 +10,13 @@
 
 namespace tunefarm::cli {
 
+void NoteUnreadable(const Session& session, std::string_view source, int64_t count) {
+  if (count <= 0) return;
+  session.Note(fmt::format("{}: {} left out", source,
+                           FormatCount(count, "trial is damaged in the daemon's database and is",
+                                       "trials are damaged in the daemon's database and are")));
+}
+
 absl::Status ForEachTrial(Session* session, const v1::ListTrialsRequest& request,
                           const std::function<absl::StatusOr<bool>(v1::Trial*)>& take) {
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
@@ -26,10 +33,7 @@ absl::Status ForEachTrial(Session* session, const v1::ListTrialsRequest& request
     }
     page.set_page_token(response.next_page_token());
   } while (goes_on && !page.page_token().empty());
-  if (unreadable > 0) {
-    session->Note(fmt::format("{}: {} trials are damaged in the daemon's database and are left out", request.parent(),
-                              FormatCount(unreadable)));
-  }
+  NoteUnreadable(*session, request.parent(), unreadable);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 
 #include "client/cli/interruption.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/reconnection.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/progress.h"
 #include "server/base/format.h"
@@ -14,7 +15,6 @@
 namespace tunefarm::cli {
 namespace {
 
-constexpr Duration kReconnectFor = std::chrono::seconds(30);
 constexpr Duration kSecondWithin = std::chrono::seconds(3);
 constexpr Duration kCancelTimeout = std::chrono::seconds(10);
 
@@ -71,8 +71,7 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
   Interruption interruption;
   WatchOutcome outcome;
   int64_t last_event = 0;
-  Clock* const clock = Clock::Real();
-  MonotonicTime give_up = clock->Now() + kReconnectFor;
+  Reconnection reconnection(Clock::Real());
   while (true) {
     grpc::ClientContext context;
     interruption.Guard(&context);
@@ -81,10 +80,11 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
     request.set_after_event_id(last_event);
     const auto reader = connection->tuning()->WatchJob(&context, request);
     v1::WatchJobResponse response;
+    bool has_answered = false;  // a stream begins with a snapshot, or with what was missed
     while (reader->Read(&response)) {
+      has_answered = true;
       progress.OnEvent(response.event());
       last_event = response.event().event_id();
-      give_up = clock->Now() + kReconnectFor;
     }
     const absl::Status status = FromGrpc(reader->Finish());
     interruption.Guard(nullptr);
@@ -96,14 +96,15 @@ absl::StatusOr<WatchOutcome> WatchJob(Session* session, const std::string& job_n
       return outcome;
     }
     if (status.ok()) break;
-    const bool may_resume =
-        status.code() == absl::StatusCode::kUnavailable || status.code() == absl::StatusCode::kAborted;
-    if (!may_resume || clock->Now() > give_up) {
+    const bool may_resume = MayResume(status);
+    if (!may_resume || !reconnection.MayTry(has_answered)) {
       progress.Finish();
-      return status;
+      if (!may_resume) return status;
+      return Unavailable("the daemon at {} has not answered for {} s; when it runs again: tunefarm jobs watch {}",
+                         connection->address(), Reconnection::kPatience / std::chrono::seconds(1), JobNumber(job_name));
     }
     // The event ids of a restarted daemon begin at 1 again: ask for a snapshot.
-    if (status.code() == absl::StatusCode::kUnavailable) last_event = 0;
+    if (status.code() != absl::StatusCode::kAborted) last_event = 0;
     Notification().WaitFor(std::chrono::milliseconds(200));
   }
   progress.Finish();

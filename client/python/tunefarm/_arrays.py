@@ -14,6 +14,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
 from tunefarm import _cuda
+from tunefarm._display import a_type
 from tunefarm.errors import InvalidArgumentError
 
 ON_CPU = -1
@@ -170,7 +171,7 @@ def _read_any(value: Any, stream: Optional[int]) -> View:
     interface = getattr(value, "__array_interface__", None)
     if interface is not None:
         return _read_interface(interface, is_cuda=False)
-    raise Unfit(f"is a {type(value).__name__}, which is no array: it has neither data_ptr() nor "
+    raise Unfit(f"is {a_type(value)}, which is no array: it has neither data_ptr() nor "
                 "__dlpack__, __cuda_array_interface__ or __array_interface__")
 
 
@@ -307,7 +308,7 @@ def stream_handle(stream: Any) -> int:
     if handle is None:
         handle = getattr(stream, "ptr", None)
     if not isinstance(handle, int):
-        raise Unfit(f"is a {type(stream).__name__}, which is no address and has neither cuda_stream, "
+        raise Unfit(f"is {a_type(stream)}, which is no address and has neither cuda_stream, "
                     "__cuda_stream__ nor ptr")
     if not 0 <= handle < 1 << 64:
         raise Unfit(f"is {handle}, which is no address")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tunefarm import _files, _npy, _progress
+from tunefarm._display import a_type
 from tunefarm.errors import AbortedError, InvalidArgumentError, ResourceExhaustedError
 from tunefarm.v1 import data_file_service_pb2, kernel_pb2
 
@@ -274,7 +275,7 @@ def on_host(array: Any, what: str) -> "tuple[Any, str]":
     if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
         array = array.get()  # CuPy's arrays do not become NumPy's by themselves
     if not hasattr(array, "__array__"):
-        raise InvalidArgumentError(f"{what} is a {type(array).__name__}; give an array, of NumPy or of what numpy.asarray "
+        raise InvalidArgumentError(f"{what} is {a_type(array)}; give an array, of NumPy or of what numpy.asarray "
                                    "takes")
     if isinstance(array, numpy.ma.MaskedArray):
         raise InvalidArgumentError(f"{what} has a mask, which a buffer has not; give array.filled(value)")

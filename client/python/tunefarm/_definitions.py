@@ -20,7 +20,7 @@ def load(file: Path) -> Any:
     """The definition with its sources. Errors name file, line and column."""
     message = _wire.empty_kernel()
     try:
-        expanded = _short_forms.ExpandedText(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8"), message.DESCRIPTOR)
+        expanded = _short_forms.ExpandedText(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8-sig"), message.DESCRIPTOR)
     except UnicodeDecodeError:
         raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
     if expanded.errors:

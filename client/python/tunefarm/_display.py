@@ -31,6 +31,18 @@ def bytes_text(count: int) -> str:
     return f"{count} B"
 
 
+def a_type(value: Any) -> str:
+    """The type of a value with its article, for messages: "an int", "a str"."""
+    name = type(value).__name__
+    # As they are spoken: "a uint8", "an ndarray".
+    return f"{'an' if name[0].lower() in 'aeio' or name == 'ndarray' else 'a'} {name}"
+
+
+def count_text(count: int, one: str, many: str = "") -> str:
+    """ "1 trial", "3 trials"; `many` where that is not `one` with an "s"."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def config_text(config: Mapping[str, Any]) -> str:
     """ "BLOCK=64 ORDER=row"."""
     return " ".join(f"{name}={value}" for name, value in config.items())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
 
 from tunefarm import _optional, model
-from tunefarm._display import short
+from tunefarm._display import count_text, short
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.results import Results
 
@@ -55,7 +55,7 @@ def plot(job: "Union[int, str, model.Job, Results]", *, parameter: str = "",
             trials, name = results.to_list(), results.name
     studies = studies_of(trials, parameter)
     left = len(studies) - _STUDIES_MAX
-    title = short(name) + (f" ... and {left} more problems" if left > 0 else "")
+    title = short(name) + (f" ... and {count_text(left, 'more problem')}" if left > 0 else "")
     return figure.drawn(title, studies[:_STUDIES_MAX])
 
 

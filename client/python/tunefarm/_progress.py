@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Dict, Optional, TextIO
 
-from tunefarm._display import bytes_text, duration_text, notebook, short
+from tunefarm._display import bytes_text, count_text, duration_text, notebook, short
 from tunefarm._visible import visible
 from tunefarm.model import JobEvent, Outcome, Progress, TrialPurpose
 
@@ -150,7 +150,7 @@ class ProgressDisplay:
     def _best_text(self) -> str:
         if len(self._best_ns) == 1:
             return "best " + duration_text(next(iter(self._best_ns.values())))
-        return f"{len(self._best_ns)} problems have a best" if self._best_ns else ""
+        return f"{count_text(len(self._best_ns), 'problem has', 'problems have')} a best" if self._best_ns else ""
 
     def _show(self) -> None:
         if self._waiting is not None:

@@ -32,7 +32,7 @@ import weakref
 from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from tunefarm import _arrays, _cuda, _launch_abi
-from tunefarm._display import angle
+from tunefarm._display import a_type, angle
 from tunefarm._launch_abi import check
 from tunefarm.errors import InvalidArgumentError, LaunchError, ResourceExhaustedError
 
@@ -116,7 +116,7 @@ class Package:
 
         `device`: a CUDA device as a number or torch.device; None: the current one. Kernels of the CPU ignore it."""
         if not isinstance(name, str):
-            raise InvalidArgumentError(f"the kernel's name is a str, not a {type(name).__name__}")
+            raise InvalidArgumentError(f"the kernel's name is a str, not {a_type(name)}")
         values = (_launch_abi.Dim * len(dims))(*(_dim(*dim) for dim in dims.items()))
         number = _device_number(device)
         handle = ctypes.c_void_p(None)
@@ -220,7 +220,7 @@ class Kernel:
         prepared alike, and raises LaunchError with the code STALE otherwise. Any thread may call it while others
         launch. What was loaded stays until the kernel goes. After an error all is as before."""
         if not isinstance(package, Package):
-            raise InvalidArgumentError(f"`package` is what tunefarm.launch.open returns, not a {type(package).__name__}")
+            raise InvalidArgumentError(f"`package` is what tunefarm.launch.open returns, not {a_type(package)}")
         error = _launch_abi.sized(_launch_abi.Error)
         check(self._library.tunefarm_kernel_update(self._handle, package._handle, ctypes.byref(error)), error)
 
@@ -430,7 +430,7 @@ def _integer(name: str, value: Any) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InvalidArgumentError(f"the dim '{name}' is an integer, not a {type(value).__name__}") from None
+        raise InvalidArgumentError(f"the dim '{name}' is an integer, not {a_type(value)}") from None
     if not -1 << 63 <= number < 1 << 63:
         raise InvalidArgumentError(f"the dim '{name}' is {number}, which has more than 64 bits")
     return number
@@ -447,7 +447,7 @@ def _dim(name: str, value: Any) -> _launch_abi.Dim:
         return _launch_abi.Dim(_bytes(name), _launch_abi.STRING, _launch_abi.Value(text=_bytes(value)))
     if hasattr(value, "__index__"):
         return _launch_abi.Dim(_bytes(name), _launch_abi.INT, _launch_abi.Value(number=_integer(name, value)))
-    raise InvalidArgumentError(f"the dim '{name}' is a bool, int, float or str, not a {type(value).__name__}")
+    raise InvalidArgumentError(f"the dim '{name}' is a bool, int, float or str, not {a_type(value)}")
 
 
 def _device_number(device: Any) -> Optional[int]:

@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Dict, Mapping, Optional, Tuple, Union
 
-from tunefarm._display import angle, config_text, duration_text, list_html, record_html, table_html
+from tunefarm._display import angle, config_text, count_text, duration_text, list_html, record_html, table_html
 
 Value = Union[bool, int, float, str]
 
@@ -133,7 +133,7 @@ class Parameter:
     description: str
 
     def __repr__(self) -> str:
-        return angle("Parameter", self.name, f"{len(self.values)} values,", f"default {self.default}")
+        return angle("Parameter", self.name, f"{count_text(len(self.values), 'value')},", f"default {self.default}")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Kernel:
     parameters: Tuple[Parameter, ...]
 
     def __repr__(self) -> str:
-        return angle("Kernel", self.display_name, self.language, f"{len(self.parameters)} parameters", self.name[:20])
+        return angle("Kernel", self.display_name, self.language, count_text(len(self.parameters), "parameter"), self.name[:20])
 
     def _repr_html_(self) -> str:
         rows = [(parameter.name, " ".join(map(str, parameter.values)), parameter.default, parameter.description)
@@ -197,7 +197,7 @@ class Measurement:
 
     def __repr__(self) -> str:
         return angle("Measurement", duration_text(self.median_ns),
-                     f"({duration_text(self.ci_low_ns)} to {duration_text(self.ci_high_ns)}, {self.samples} samples)")
+                     f"({duration_text(self.ci_low_ns)} to {duration_text(self.ci_high_ns)}, {count_text(self.samples, 'sample')})")
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,8 @@ class ResourceUse:
     binary_bytes: int
 
     def __repr__(self) -> str:
-        return angle("ResourceUse", f"{self.registers} registers,", f"{self.spill_bytes} bytes spilled,",
-                     f"{self.static_shared_bytes + self.dynamic_shared_bytes} bytes shared")
+        return angle("ResourceUse", f"{count_text(self.registers, 'register')},", f"{count_text(self.spill_bytes, 'byte')} spilled,",
+                     f"{count_text(self.static_shared_bytes + self.dynamic_shared_bytes, 'byte')} shared")
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ class BatchAnswer:
     catalog_revision: int
 
     def __repr__(self) -> str:
-        return angle("BatchAnswer", f"{len(self)} problems", f"{len(self.bests)} bests")
+        return angle("BatchAnswer", count_text(len(self), "problem"), count_text(len(self.bests), "best"))
 
     def __len__(self) -> int:
         return len(self.best_indexes)
@@ -399,7 +399,7 @@ class BatchConfigs:
     catalog_revision: int
 
     def __repr__(self) -> str:
-        return angle("BatchConfigs", f"{len(self)} problems", f"{len(self.configs)} configs")
+        return angle("BatchConfigs", count_text(len(self), "problem"), count_text(len(self.configs), "config"))
 
     def __len__(self) -> int:
         return len(self.config_indexes)

@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from tunefarm import _files, _optional
-from tunefarm._display import angle, list_html, list_text, sentence_html
+from tunefarm._display import angle, count_text, list_html, list_text, sentence_html
 from tunefarm.errors import TunefarmError
 from tunefarm.model import Trial
 
@@ -130,8 +130,7 @@ def _fixed(trials: List[Trial], parameters: List[str], name: str, unreadable: in
 
 
 def _left_out(unreadable: int) -> str:
-    subject = "1 trial is" if unreadable == 1 else f"{unreadable} trials are"
-    return f"{subject} damaged in the daemon's database and left out"
+    return f"{count_text(unreadable, 'trial is', 'trials are')} damaged in the daemon's database and left out"
 
 
 def _row(trial: Trial, columns: Dict[str, str]) -> Dict[str, Any]:

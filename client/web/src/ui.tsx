@@ -48,6 +48,31 @@ function moveByRow(event: JSX.TargetedKeyboardEvent<HTMLElement>): void {
 // Rows that are added at a time when the end of the table comes near the window: 100 rows at once take long to lay out.
 const ROWS_AT_ONCE = 20;
 
+interface RowProps<T> {
+  row: T;
+  columns: Column<T>[];
+  of: unknown;
+  class: string;
+}
+
+class Row<T> extends Component<RowProps<T>> {
+  override shouldComponentUpdate(next: Readonly<RowProps<T>>): boolean {
+    return next.of === undefined || next.of !== this.props.of || next.row !== this.props.row;
+  }
+
+  override render({ row, columns, class: name }: RowProps<T>): ComponentChildren {
+    return (
+      <tr class={name}>
+        {columns.map((column) => (
+          <td key={column.name} class={column.isNumber ? "number" : column.isText ? "text" : ""}>
+            {column.cell(row)}
+          </td>
+        ))}
+      </tr>
+    );
+  }
+}
+
 export function Table<T>(props: {
   caption: string; // names the table; drawn unless hidesCaption
   hidesCaption?: boolean;
@@ -56,6 +81,7 @@ export function Table<T>(props: {
   rowKey: (row: T) => string | number;
   rowClass?: (row: T) => string;
   empty?: ComponentChildren; // instead of a table without rows
+  of?: unknown; // what cells show besides their row; with it, only rows that are other objects are drawn again
 }) {
   const [drawn, setDrawn] = useState(ROWS_AT_ONCE);
   const end = useRef<HTMLDivElement>(null);
@@ -85,13 +111,13 @@ export function Table<T>(props: {
         </thead>
         <tbody>
           {props.rows.slice(0, drawn).map((row) => (
-            <tr key={props.rowKey(row)} class={props.rowClass?.(row)}>
-              {props.columns.map((column) => (
-                <td key={column.name} class={column.isNumber ? "number" : column.isText ? "text" : ""}>
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
+            <Row
+              key={props.rowKey(row)}
+              row={row}
+              columns={props.columns}
+              of={props.of}
+              class={props.rowClass?.(row) ?? ""}
+            />
           ))}
         </tbody>
       </table>

@@ -158,14 +158,11 @@ static bool Attempt() {
   if (access("locked", F_OK) == 0 || errno == EACCES || mkdir("locked", 0700) != 0) return true;
   int at = open("locked", O_RDONLY | O_DIRECTORY);
   for (int i = 0; i < 2000; ++i) {
-    if (mkdirat(at, "deeper", 0700) != 0) return false;
+    if (mkdirat(at, "shut", 0) != 0 || mkdirat(at, "deeper", 0700) != 0) return false;
     const int below = openat(at, "deeper", O_RDONLY | O_DIRECTORY);
-    fchmod(at, 0);
     close(at);
     at = below;
   }
-  chmod("locked", 0);
-  chmod(".", 0);
   return false;
 #elif defined(ATTEMPT_large_file)
   const int fd = open("large", O_WRONLY | O_CREAT, 0600);
@@ -197,6 +194,13 @@ static bool Attempt() {
   int ends[2];
   const int owner = getppid();
   return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && ioctl(ends[0], FIOSETOWN, &owner) == 0;
+#elif defined(ATTEMPT_hint_file)
+  // A number that the file keeps, for later trials to read.
+  unsigned long long hint = 2;
+  return fcntl(STDERR_FILENO, F_SET_RW_HINT, &hint) == 0;
+#elif defined(ATTEMPT_flag_file)
+  long flags = 0;
+  return ioctl(STDERR_FILENO, _IOW('f', 2, long), &flags) == 0;  // FS_IOC_SETFLAGS
 #elif defined(ATTEMPT_join_runner)
   return setpgid(0, getppid()) == 0;
 #elif defined(ATTEMPT_share_cores_with_runner)

@@ -122,7 +122,7 @@ class Maker:
     def set_names(self):
         from_file = self.t1.benchmark_name or self.t1.kernel_name
         self.kernel["display_name"] = display_name(self.options.get("name") or from_file)[:50]
-        self.kernel["description"] = f"{from_file[:200]}, imported from a T1 file."
+        self.kernel["description"] = f"{from_file[:200]}, imported from a T1 file, the kernel definition of Kernel Tuner and KTT."
 
     # ---- Space ----
 

@@ -53,6 +53,7 @@ constexpr Table kTables[] = {
      "study.study_id)"},
     {"study_event", "study_id, sequence, kind, unit_id, at_ms", "ORDER BY 1, 2"},
     {"study_prior", "study_id, position, source_rank, payload", "ORDER BY 1, 2"},
+    {"study_work", "study_id, ordinal, work, unit_id, token", "ORDER BY 1, 2"},
     {"work_unit",
      "unit_id, study_id, claim_seq, kind, state, first_ordinal, trial_count, rounds, token, attempt, agent_id, "
      "agent_epoch, claimed_at_ms, done_at_ms, payload, losses, suspects_end, handed_end",

@@ -124,7 +124,8 @@ class PostgresJobs final : public Facet<SharedJobs> {
                                              TUNEFARM_PG_DELETE_PART("trial_log", "ordinal", TUNEFARM_NOT_A_BEST),
                                              TUNEFARM_PG_DELETE_PART("trial_samples", "ordinal", TUNEFARM_NOT_A_BEST),
                                              TUNEFARM_PG_DELETE_PART("trial_result", "ordinal", TUNEFARM_NOT_A_BEST),
-                                             TUNEFARM_PG_DELETE_PART("study_event", "sequence", "true ")}) {
+                                             TUNEFARM_PG_DELETE_PART("study_event", "sequence", "true "),
+                                             TUNEFARM_PG_DELETE_PART("study_work", "ordinal", "true ")}) {
       ASSIGN_OR_RETURN(const int64_t count, sql.Change(statement, job_id, rows_max));
       if (count >= rows_max) return false;
     }
@@ -132,6 +133,7 @@ class PostgresJobs final : public Facet<SharedJobs> {
          {"DELETE FROM trial_log d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
           "DELETE FROM trial_samples d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
           "DELETE FROM trial_result d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
+          "DELETE FROM study_work d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
           "DELETE FROM study_step d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
           "DELETE FROM study_prior d USING study s WHERE s.job_id = $1 AND d.study_id = s.study_id",
           "DELETE FROM job WHERE job_id = $1"}) {

@@ -278,6 +278,7 @@ absl::Status Session::StatusOf(const char* state_text, std::string_view message,
   if (IsOneOf(state, {"25006"})) {
     return Unavailable("{} is read-only: it may be a standby; name the primary server", server_);
   }
+  if (IsOneOf(state, {"55P03"})) last_failure_ = Failure::kLockTimeout;
   if (IsOneOf(state, {"57014", "55P03"}))
     return Unavailable("{}: {}; the server is overloaded; try again", server_, message);
   if (IsOneOf(state, {"53", "58"})) return Unavailable("{}: {}; see to the server, then try again", server_, message);

@@ -59,10 +59,11 @@ class Rows {
 // Why the last statement failed, as far as repeating goes.
 enum class Failure {
   kNone,
-  kRefused,     // it will fail again
-  kConflict,    // with another transaction (serialization, deadlock): undone, may be repeated
-  kConnection,  // the session is of no use any more: what was not committed is undone
-  kSilence      // as kConnection, but repeated it would only wait again
+  kRefused,      // it will fail again
+  kConflict,     // with another transaction (serialization, deadlock): undone, may be repeated
+  kLockTimeout,  // a lock was not free within lock_timeout
+  kConnection,   // the session is of no use any more: what was not committed is undone
+  kSilence       // as kConnection, but repeated it would only wait again
 };
 
 struct SessionOptions {

@@ -16,6 +16,7 @@
 #include "server/store/lost_units.h"
 #include "server/store/postgres/facets.h"
 #include "server/store/postgres/operations.h"
+#include "server/store/postgres/work_claims.h"
 #include "server/store/unit_store.h"
 
 namespace tunefarm::postgres {
@@ -177,18 +178,21 @@ absl::StatusOr<std::vector<ReadyStudy>> LoadReady(Session& session, std::string_
 #define TUNEFARM_PG_OWN_TRIALS \
   "($5 > $6 OR (u.first_ordinal <= $5 AND $6 < u.first_ordinal + u.trial_count)) AND $7 IN (0, u.study_id)"
 
-#define TUNEFARM_PG_STORE                                                                                        \
-  "stored AS (INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, "       \
-  "device_uuid, ended_at_ms, detail, measured_key) SELECT f.study_id, t.ordinal, t.attempt, t.outcome, "         \
-  "t.purpose, t.config, nullif(t.median_ns, 0), t.device_uuid, t.ended_at_ms, t.detail, t.measured_key FROM f, " \
-  "unnest($9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS t(ordinal, attempt, outcome, purpose, config, "    \
-  "median_ns, device_uuid, ended_at_ms, detail, measured_key) ON CONFLICT DO NOTHING RETURNING study_id, ordinal)"
+#define TUNEFARM_PG_STORE                                                                                            \
+  "stored AS (INSERT INTO trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, "           \
+  "device_uuid, ended_at_ms, detail, measured_key) SELECT f.study_id, t.ordinal, t.attempt, t.outcome, "             \
+  "t.purpose, t.config, nullif(t.median_ns, 0), t.device_uuid, t.ended_at_ms, t.detail, t.measured_key FROM f, "     \
+  "unnest($9, $10, $11, $12, $13, $14, $15, $16, $17, $18) AS t(ordinal, attempt, outcome, purpose, config, "        \
+  "median_ns, device_uuid, ended_at_ms, detail, measured_key) ON CONFLICT DO NOTHING RETURNING study_id, ordinal), " \
+  "works AS (INSERT INTO study_work (study_id, ordinal, work) SELECT s.study_id, s.ordinal, l.work FROM stored s "   \
+  "JOIN unnest($9, $19) AS l(ordinal, work) ON l.ordinal = s.ordinal WHERE l.work <> 0 ON CONFLICT (study_id, "      \
+  "ordinal) DO UPDATE SET work = excluded.work, unit_id = NULL, token = NULL)"
 // Only of trials that were not stored before: log and samples are the first report's too.
 #define TUNEFARM_PG_STORE_DATA                                                                                       \
   ", logs AS (INSERT INTO trial_log (study_id, ordinal, log) SELECT s.study_id, s.ordinal, l.log FROM stored s "     \
-  "JOIN unnest($19, $20) AS l(ordinal, log) ON l.ordinal = s.ordinal ON CONFLICT DO NOTHING), "                      \
+  "JOIN unnest($20, $21) AS l(ordinal, log) ON l.ordinal = s.ordinal ON CONFLICT DO NOTHING), "                      \
   "samples AS (INSERT INTO trial_samples (study_id, ordinal, samples) SELECT s.study_id, s.ordinal, l.samples FROM " \
-  "stored s JOIN unnest($21, $22) AS l(ordinal, samples) ON l.ordinal = s.ordinal ON CONFLICT DO NOTHING) "
+  "stored s JOIN unnest($22, $23) AS l(ordinal, samples) ON l.ordinal = s.ordinal ON CONFLICT DO NOTHING) "
 #define TUNEFARM_PG_VERDICT "SELECT (SELECT count(*) FROM f), (SELECT count(*) FROM stored), $8"
 
 #define TUNEFARM_PG_DONE                                                                               \
@@ -207,7 +211,7 @@ constexpr std::string_view kPartialWithData =
 
 // The trials as columns.
 struct Columns {
-  std::vector<int64_t> ordinals, attempts, outcomes, purposes, ended;
+  std::vector<int64_t> ordinals, attempts, outcomes, purposes, ended, works;
   std::vector<double> medians;
   Texts configs, devices;
   Blobs details;
@@ -234,6 +238,7 @@ Columns ToColumns(const ReportRequest& request) {
     c.devices.values.push_back(trial.device_uuid);
     c.details.values.push_back(trial.detail);
     c.keys.values.push_back(trial.measured_key);
+    c.works.push_back(trial.work);
     if (!trial.log.empty()) {
       c.log_ordinals.push_back(trial.ordinal);
       c.logs.values.push_back(trial.log);
@@ -284,7 +289,7 @@ absl::StatusOr<ReportVerdict> StoreTrials(Session& session, const ReportRequest&
     ASSIGN_OR_RETURN(const Rows rows,
                      session.Query(sql, request.unit_id, request.token, request.agent_id, request.epoch, c.first,
                                    c.last, c.study_id, request.now_ms, c.ordinals, c.attempts, c.outcomes, c.purposes,
-                                   c.configs, c.medians, c.devices, c.ended, c.details, c.keys, data...));
+                                   c.configs, c.medians, c.devices, c.ended, c.details, c.keys, c.works, data...));
     if (rows[0].Int(0) == 0) return Explain(session, request, is_repeat);
     return ReportVerdict::kAccepted;
   };
@@ -392,6 +397,15 @@ class PostgresUnits final : public Facet<UnitStore> {
       return verdict.status();
     }));
     return verdict;
+  }
+
+  absl::StatusOr<std::vector<WorkAnswer>> ClaimWorks(const WorkClaimRequest& request) override {
+    RETURN_IF_ERROR(CheckWorkClaims(request));
+    return pool_->Call(&Pool::Write, [&](Session& session) { return StoreWorkClaims(session, request); });
+  }
+
+  absl::StatusOr<bool> HasWorks(int64_t study_id) override {
+    return pool_->Call(&Pool::Read, [&](Session& session) { return HasWorksOf(session, study_id); });
   }
 
  private:

@@ -195,7 +195,52 @@ absl::Status InsertTrial(Database& database, const ReportRequest& request, int64
     RETURN_IF_ERROR(database.Run("INSERT INTO trial_samples (study_id, ordinal, samples) VALUES ($1, $2, $3)", study_id,
                                  trial.ordinal, Blob{trial.samples}));
   }
-  return absl::OkStatus();
+  if (trial.work == 0) return absl::OkStatus();
+  return database.Run(
+      "INSERT INTO study_work (study_id, ordinal, work) VALUES ($1, $2, $3) ON CONFLICT (study_id, ordinal) DO UPDATE "
+      "SET work = excluded.work, unit_id = NULL, token = NULL",
+      study_id, trial.ordinal, trial.work);
+}
+
+// Whether the agent holds the trial and has not reported it.
+absl::StatusOr<bool> Holds(Database& database, const WorkClaimRequest& request, const WorkClaim& claim) {
+  return database.Exists("SELECT 1 FROM work_unit u WHERE " TUNEFARM_FENCE
+                         " AND u.study_id = $5 AND $6 >= u.first_ordinal AND $6 < u.first_ordinal + u.trial_count AND "
+                         "NOT EXISTS (SELECT 1 FROM trial_result t WHERE t.study_id = $5 AND t.ordinal = $6)",
+                         claim.unit_id, claim.token, request.agent_id, request.epoch, claim.study_id, claim.ordinal);
+}
+
+absl::StatusOr<WorkAnswer> ClaimWork(Database& database, const WorkClaimRequest& request, const WorkClaim& claim) {
+  WorkAnswer answer;
+  if (claim.work == 0) return answer;
+  ASSIGN_OR_RETURN(const bool holds, Holds(database, request, claim));
+  if (!holds) return answer;
+  ASSIGN_OR_RETURN(answer.measured,
+                   database.ReadOne(ReadTrial,
+                                    "SELECT " TUNEFARM_TRIAL_COLUMNS
+                                    " FROM study_work w JOIN trial_result t ON t.study_id = w.study_id AND t.ordinal = "
+                                    "w.ordinal WHERE w.study_id = $1 AND w.work = $2 AND w.unit_id IS NULL ORDER BY "
+                                    "w.ordinal LIMIT 1",
+                                    claim.study_id, claim.work));
+  if (answer.measured.has_value()) return answer;
+  // Void claims first: those that are left are others' or the agent's own.
+  RETURN_IF_ERROR(database.Run(
+      "DELETE FROM study_work AS w WHERE w.study_id = $1 AND w.work = $2 AND w.unit_id IS NOT NULL AND (NOT "
+      "EXISTS (SELECT 1 FROM work_unit u JOIN agent a ON a.agent_id = u.agent_id AND a.epoch = "
+      "u.agent_epoch WHERE u.unit_id = w.unit_id AND u.token = w.token AND u.state = 2 AND "
+      "a.released_at_ms IS NULL) OR EXISTS (SELECT 1 FROM trial_result t WHERE t.study_id = w.study_id "
+      "AND t.ordinal = w.ordinal))",
+      claim.study_id, claim.work));
+  ASSIGN_OR_RETURN(answer.is_elsewhere,
+                   database.Exists("SELECT 1 FROM study_work w JOIN work_unit u ON u.unit_id = w.unit_id WHERE "
+                                   "w.study_id = $1 AND w.work = $2 AND u.agent_id <> $3",
+                                   claim.study_id, claim.work, request.agent_id));
+  if (answer.is_elsewhere) return answer;
+  RETURN_IF_ERROR(database.Run(
+      "INSERT INTO study_work (study_id, ordinal, work, unit_id, token) VALUES ($1, $2, $3, $4, $5) ON CONFLICT "
+      "(study_id, ordinal) DO UPDATE SET work = excluded.work, unit_id = excluded.unit_id, token = excluded.token",
+      claim.study_id, claim.ordinal, claim.work, claim.unit_id, claim.token));
+  return answer;
 }
 
 // One unit of an agent that goes on with others; see ReturnUnits for all of them.
@@ -276,6 +321,24 @@ class SqliteUnits final : public Facet<UnitStore> {
       }
       LogDebug("store", "accepted unit={} token={} epoch={}", request.unit_id, request.token, request.epoch);
       return ReportVerdict::kAccepted;
+    });
+  }
+
+  absl::StatusOr<std::vector<WorkAnswer>> ClaimWorks(const WorkClaimRequest& request) override {
+    RETURN_IF_ERROR(CheckWorkClaims(request));
+    return writer_->Call([&](Database& database) -> absl::StatusOr<std::vector<WorkAnswer>> {
+      std::vector<WorkAnswer> answers;
+      for (const WorkClaim& claim : request.claims) {
+        ASSIGN_OR_RETURN(WorkAnswer answer, ClaimWork(database, request, claim));
+        answers.push_back(std::move(answer));
+      }
+      return answers;
+    });
+  }
+
+  absl::StatusOr<bool> HasWorks(int64_t study_id) override {
+    return readers_->Read([&](Database& database) {
+      return database.Exists("SELECT 1 FROM study_work WHERE study_id = $1 LIMIT 1", study_id);
     });
   }
 };

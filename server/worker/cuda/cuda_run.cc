@@ -20,7 +20,9 @@
 #include "server/worker/cuda/input_copies.h"
 #include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/sampler.h"
+#include "server/worker/verify/poison.h"
 #include "server/worker/verify/sampling.h"
+#include "server/worker/verify/thread_times.h"
 #include "server/worker/verify/trial_phases.h"
 #include "server/worker/verify/witness.h"
 
@@ -68,6 +70,15 @@ Failure Contradicted(double claimed_ns, double witnessed_ns, int launches) {
       fmt::format("Its samples say {} for a launch, but the shortest of {} launches that the host timed took {}: the "
                   "samples are false.",
                   FormatDuration(claimed_ns), launches, FormatDuration(witnessed_ns))};
+}
+
+// This says nothing about the config: the thread that launches and waits for the device had no processor.
+Failure Unsettled(double claimed_ns, double witnessed_ns, int launches) {
+  return {v1::OUTCOME_LOST,
+          fmt::format("The machine has too few free processors to check the time of a kernel: its samples say {} for a "
+                      "launch, the shortest of {} launches that the host timed took {}, and the host waited for a "
+                      "processor in most of them.",
+                      FormatDuration(claimed_ns), launches, FormatDuration(witnessed_ns))};
 }
 
 class CudaTrial final : public TrialPhases {
@@ -146,28 +157,34 @@ class CudaTrial final : public TrialPhases {
     return stopwatch_.Time([&]() -> Failure {
       TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
       TUNEFARM_RETURN_IF_FAILED(prepare_->Enqueue());
-      return LaunchTimedByHost(&first_launch_ns_);
+      return LaunchTimedByHost(&first_launch_);
     });
   }
 
   // One launch sequence with nothing else at work on the device, by the host's clock: what of it runs in other streams
-  // counts, and so does what it would leave for later.
-  Failure LaunchTimedByHost(double* nanoseconds) {
-    double total_ns = 0;
+  // counts, and so does what it would leave for later. How long this thread waited for a processor is read while the
+  // device has nothing to do and the clock is not looked at.
+  Failure LaunchTimedByHost(WitnessedTime* time) {
+    *time = WitnessedTime();
+    time->on_device = true;
     bool timing = false;
     MonotonicTime start;
+    int64_t waited_ns = 0;
     const auto next_stretch = [&](bool is_timed) -> Failure {
       TUNEFARM_RETURN_IF_FAILED(tools_.gpu.SynchronizeAll("The kernel crashed"));
       const MonotonicTime now = Clock::Real()->Now();
-      if (timing) total_ns += static_cast<double>((now - start).count());
+      const int64_t waited_now_ns = OwnThreadTimes().waited_ns;
+      if (timing) {
+        time->wall_ns += static_cast<double>((now - start).count());
+        time->waited_ns += static_cast<double>(waited_now_ns - waited_ns);
+      }
       timing = is_timed;
+      waited_ns = waited_now_ns;
       start = Clock::Real()->Now();
       return {};
     };
     TUNEFARM_RETURN_IF_FAILED(launches_->EnqueueStretches(next_stretch));
-    TUNEFARM_RETURN_IF_FAILED(next_stretch(false));
-    *nanoseconds = total_ns;
-    return {};
+    return next_stretch(false);
   }
 
   Failure FindDamage() override {
@@ -234,16 +251,18 @@ class CudaTrial final : public TrialPhases {
     // Alone on the device.
     BeginPhase(v1::PHASE_MEASURE);
     WitnessCalls calls;
-    calls.launch = [&](WitnessedTime* time) { return WitnessedLaunch(&time->wall_ns); };
-    calls.overhead = [](double, double*) -> Failure { return {}; };
+    calls.launch = [&](WitnessedTime* time) { return WitnessedLaunch(time); };
     calls.sample_again = [&](double* median_ns) {
       Failure failed = SampleAgain();
       *median_ns = result().measurement().median_ns();
       return failed;
     };
     const double claimed_ns = result().measurement().median_ns();
-    const WitnessVerdict verdict = HearWitnesses(claimed_ns, SlackNs(*launches_), *Clock::Real(), calls);
+    const WitnessVerdict verdict = HearWitnesses(claimed_ns, {.ns = SlackNs(*launches_)}, *Clock::Real(), calls);
     Failure failure = verdict.failure;
+    if (!failure && verdict.unsettled) {
+      failure = Unsettled(verdict.claimed_ns, verdict.witnessed_ns, verdict.launches);
+    }
     if (!failure && verdict.contradicted) {
       failure = Contradicted(verdict.claimed_ns, verdict.witnessed_ns, verdict.launches);
     }
@@ -254,8 +273,8 @@ class CudaTrial final : public TrialPhases {
   }
 
   // One launch as the first one: fresh poison, caches as before samples.
-  Failure WitnessedLaunch(double* nanoseconds) {
-    const PoisonPattern pattern = random_.UniformInt(2) == 0 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
+  Failure WitnessedLaunch(WitnessedTime* time) {
+    const PoisonPattern pattern = DrawPattern(&random_);
     TUNEFARM_RETURN_IF_FAILED(problem_->Reset(pattern));
     TUNEFARM_RETURN_IF_FAILED(prepare_->Enqueue());
     if (!input().policy.warm_cache()) {
@@ -264,7 +283,7 @@ class CudaTrial final : public TrialPhases {
           driver.Check(driver.cuMemsetD8Async(measuring_.flush.data, 0, measuring_.flush.bytes, tools_.gpu.stream()),
                        "The cache could not be flushed"));
     }
-    TUNEFARM_RETURN_IF_FAILED(LaunchTimedByHost(nanoseconds));
+    TUNEFARM_RETURN_IF_FAILED(LaunchTimedByHost(time));
     TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
     v1::Verification ignored;
     Failure failure = problem_->Verify(pattern, &ignored);
@@ -274,9 +293,9 @@ class CudaTrial final : public TrialPhases {
 
   Failure WitnessSecondInputs() override {
     const double claimed_ns = result().measurement().median_ns();
-    if (!IsContradicted(claimed_ns, first_launch_ns_, SlackNs(*launches_))) return {};
+    if (!IsContradicted(claimed_ns, first_launch_.wall_ns, SlackNs(*launches_))) return {};
     BeginPhase(v1::PHASE_MEASURE);
-    return WitnessOtherInputs(first_launch_ns_);
+    return WitnessOtherInputs(first_launch_.wall_ns);
   }
 
   // First launches on inputs that the module has not seen and cannot expect, until one is as short as it should be.
@@ -292,8 +311,10 @@ class CudaTrial final : public TrialPhases {
         // The time may depend on the inputs: samples on the last ones against the first launch on them.
         TUNEFARM_RETURN_IF_FAILED(TakeSamples());
         const double others_ns = result().measurement().median_ns();
-        if (IsContradicted(others_ns, first_launch_ns_, SlackNs(*launches_))) {
-          return Contradicted(others_ns, first_launch_ns_, 1);
+        if (IsContradicted(others_ns, first_launch_.wall_ns, SlackNs(*launches_))) {
+          return IsDisturbed(first_launch_.waited_ns, first_launch_.wall_ns, SlackNs(*launches_))
+                     ? Unsettled(others_ns, first_launch_.wall_ns, 1)
+                     : Contradicted(others_ns, first_launch_.wall_ns, 1);
         }
         if (claimed_ns < kOtherInputsShare * others_ns) return Contradicted(claimed_ns, least_ns, launches);
         break;
@@ -307,7 +328,7 @@ class CudaTrial final : public TrialPhases {
         failure.message = "On other inputs than before: " + failure.message;
         return failure;
       }
-      least_ns = std::min(least_ns, first_launch_ns_);
+      least_ns = std::min(least_ns, first_launch_.wall_ns);
       ++launches;
     }
     return Load(input().input_seed);
@@ -394,8 +415,8 @@ class CudaTrial final : public TrialPhases {
     } else if (!sampled.established) {
       result().set_outcome(v1::OUTCOME_NOISY);
       result().set_message(
-          fmt::format("{} samples within the time budget of {} ms do not establish a time: it may be off by half.",
-                      sampled.measurement.samples(), input().policy.time_budget_ms()));
+          fmt::format("The time could not be established and may be off by half: {} within the time budget of {} ms.",
+                      FormatCount(sampled.measurement.samples(), "sample"), input().policy.time_budget_ms()));
     }
   }
 
@@ -410,7 +431,7 @@ class CudaTrial final : public TrialPhases {
   std::vector<StepPlan> steps_;
   std::unique_ptr<LaunchSequence> launches_, prepare_;
   std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
-  double first_launch_ns_ = 0;  // of the last Launch, by the host's clock
+  WitnessedTime first_launch_;  // the last Launch
   bool poisons_ = false;        // outputs are poisoned before samples
   PhiloxStream random_{NewSeed(EntropySource::Real())};
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/definition/binary_entries.h"
 #include "server/definition/triton_signature.h"
@@ -140,8 +141,9 @@ Failure LoadedModule::LoadTriton(const std::string& artifact) {
     // The driver reads as many parameters as the function says that it has. 0: it says so in a way that is not known.
     const int parameters = ParametersOf(kernel.cubin(), kernel.symbol());
     if (const int passed = PassedParameters(kernel); parameters > 0 && parameters != passed) {
-      return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} has {} parameters in its binary, but {} are said to be passed.",
-                                                  signature, parameters, passed)};
+      return {v1::OUTCOME_LOAD_ERROR,
+              fmt::format("{} has {} in its binary, but {} said to be passed.", signature,
+                          FormatCount(parameters, "parameter"), FormatCount(passed, "is", "are"))};
     }
     CUmodule module = nullptr;
     TUNEFARM_RETURN_IF_FAILED(LoadBinary(kernel.cubin(), &module));

@@ -1,8 +1,6 @@
 #include "server/worker/host/host_problem.h"
 
 #include <fmt/core.h>
-#include <signal.h>
-#include <string.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +10,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/worker/host/host_memory.h"
-#include "server/worker/sandbox/seccomp_filter.h"
+#include "server/worker/host/trial_failure.h"
 #include "server/worker/verify/buffer_data.h"
 #include "server/worker/verify/data_files.h"
 #include "server/worker/verify/fill.h"
@@ -35,67 +33,16 @@ Failure MachineryFailure(const absl::Status& status) {
 
 double Mebibytes(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-std::string SignalName(int signal) {
-  const char* const name = sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
-}
-
 }  // namespace
-
-Failure TrialNotStarted(const absl::Status& status) {
-  return {v1::OUTCOME_LOST, std::string(MessageOf(status)) + ".", true};
-}
-
-Failure FailureOf(const TrialReply& reply, const std::string& what, const HostProblem& problem) {
-  switch (reply.kind) {
-    case TrialReply::kDone:
-      return {};
-    case TrialReply::kLoadError:
-      return {v1::OUTCOME_LOAD_ERROR, fmt::format("{} could not be loaded: {}.", what, reply.text)};
-    case TrialReply::kThrew:
-      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} threw an exception: {}.", what, reply.text)};
-    case TrialReply::kOutOfMemory:
-      return {v1::OUTCOME_OUT_OF_MEMORY,
-              fmt::format("{} ran out of memory; beside its buffers a host kernel may use 1 GiB.", what)};
-    case TrialReply::kContinued:
-      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} continued its process while that was stopped.", what)};
-    case TrialReply::kNonsense:
-      return {v1::OUTCOME_RUN_CRASH, fmt::format("{} broke the connection to its runner.", what)};
-    case TrialReply::kDied:
-      break;
-  }
-  if (reply.exit.exited) {
-    return {v1::OUTCOME_RUN_CRASH,
-            fmt::format("{} ended its process: it exited with code {}.", what, reply.exit.exit_code)};
-  }
-  if (reply.exit.signal == SIGSYS) {
-    const std::string_view name = ForbiddenSyscallName(reply.forbidden_syscall);
-    return {v1::OUTCOME_SANDBOX_VIOLATION,
-            fmt::format("{} made a forbidden system call{}{}.", what, name.empty() ? "" : ": ", name)};
-  }
-  if (reply.exit.signal == SIGXFSZ) {
-    return {v1::OUTCOME_SANDBOX_VIOLATION, fmt::format("{} wrote a file beyond the limit of 64 MiB.", what)};
-  }
-  if (reply.exit.signal == SIGXCPU) {
-    return {v1::OUTCOME_RUN_TIMEOUT, fmt::format("{} used an hour of processor time.", what)};
-  }
-  if (reply.exit.signal == SIGKILL && !reply.killed_by_runner) {
-    return {v1::OUTCOME_RUN_CRASH, fmt::format("{} was ended by SIGKILL.", what), false, true};
-  }
-  std::string message = fmt::format("{} crashed with {}", what, SignalName(reply.exit.signal));
-  if (reply.fault_address_known) {
-    const std::optional<std::string> place = problem.Locate(reply.fault_address);
-    message += place ? fmt::format(", {}", *place) : fmt::format(" at address {:#x}", reply.fault_address);
-  }
-  return {v1::OUTCOME_RUN_CRASH, message + "."};
-}
 
 absl::StatusOr<UniqueFd> OpenLibrary(const std::string& artifact) {
   return CreateSealedMemfd("tunefarm-kernel", artifact);
 }
 
-Failure HostProblem::Create(std::shared_ptr<const PreparedKernel> kernel, std::unique_ptr<HostProblem>* problem) {
+Failure HostProblem::Create(std::shared_ptr<const PreparedKernel> kernel, int64_t trial_processes_max,
+                            std::unique_ptr<HostProblem>* problem) {
   std::unique_ptr<HostProblem> created(new HostProblem);
+  created->trial_processes_max_ = static_cast<uint64_t>(trial_processes_max);
   created->default_config_ = kernel->plan->DefaultConfig(kernel->problem);
   created->tolerance_ = kernel->plan->Tolerance(kernel->problem);
   created->kernel_ = std::move(kernel);
@@ -327,6 +274,7 @@ Failure HostProblem::RunFromReference(Sequence sequence, const std::string& what
     if (!opened.ok()) return MachineryFailure(opened.status());
     library = *std::move(opened);
     program.library_fd = library.get();
+    program.processes_max = trial_processes_max_;
     program.symbols = SymbolCopies();
   }
   const BufferViews views = Views();

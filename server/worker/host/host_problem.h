@@ -27,20 +27,20 @@
 
 namespace tunefarm {
 
-// The sentence and outcome for a child that did not do what it was told. `what` begins the sentence: "The kernel".
-class HostProblem;
-Failure FailureOf(const TrialReply& reply, const std::string& what, const HostProblem& problem);
-
 class HostProblem {
  public:
   static constexpr int kVariantsMax = 3;
   // More is not poisoned between samples: it would cost more than the flush does.
   static constexpr size_t kPoisonBytesMax = 1 << 20;
 
-  // Allocates the buffers. OUT_OF_MEMORY when they cannot fit. Nothing is filled yet.
-  static Failure Create(std::shared_ptr<const PreparedKernel> kernel, std::unique_ptr<HostProblem>* problem);
+  // Allocates the buffers. OUT_OF_MEMORY when they cannot fit. Nothing is filled yet. `trial_processes_max`: as in
+  // WorkerOptions.
+  static Failure Create(std::shared_ptr<const PreparedKernel> kernel, int64_t trial_processes_max,
+                        std::unique_ptr<HostProblem>* problem);
 
   const PreparedKernel& kernel() const { return *kernel_; }
+  // Of every program that loads a binary of the kernel.
+  uint64_t trial_processes_max() const { return trial_processes_max_; }
   int64_t footprint_bytes() const { return footprint_bytes_; }
 
   // Makes the inputs and reference outputs of a seed current, building them if they are not kept.
@@ -130,12 +130,10 @@ class HostProblem {
   std::map<uint64_t, InputSet> input_sets_;
   InputSet* current_ = nullptr;
   int64_t footprint_bytes_ = 0;
+  uint64_t trial_processes_max_ = 0;
   Duration inputs_took_{};  // to build, the last set
   std::vector<uint64_t> variant_seeds_;
 };
-
-// No process could be made for a trial: LOST, and the runner is to be replaced.
-Failure TrialNotStarted(const absl::Status& status);
 
 // The artifact as a descriptor that a trial can load. ResourceExhausted without memory.
 absl::StatusOr<UniqueFd> OpenLibrary(const std::string& artifact);

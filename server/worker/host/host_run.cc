@@ -17,9 +17,9 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/worker/backend.h"
-#include "server/worker/host/cache_flush.h"
 #include "server/worker/host/host_problem.h"
 #include "server/worker/host/host_topology.h"
+#include "server/worker/host/host_witness.h"
 #include "server/worker/host/runner_state.h"
 #include "server/worker/host/scratch_directory.h"
 #include "server/worker/host/trial/brief_phases.h"
@@ -27,9 +27,9 @@
 #include "server/worker/host/trial/loaded_trial.h"
 #include "server/worker/host/trial/sample_batches.h"
 #include "server/worker/host/trial/trial_process.h"
+#include "server/worker/host/trial_failure.h"
 #include "server/worker/verify/sampling.h"
 #include "server/worker/verify/trial_phases.h"
-#include "server/worker/verify/witness.h"
 
 namespace tunefarm {
 namespace {
@@ -43,14 +43,6 @@ constexpr double kClockResolutionNs = 100;
 constexpr double kRehearseBelowNs = 200'000;
 // Between two looks at the runner's own state, while trials share a process.
 constexpr Duration kCheckPause = std::chrono::milliseconds(10);
-// What only a first launch pays, and for each thread beyond the first what it takes to wake up, of at most so many.
-constexpr double kSlackNs = 50'000, kSlackPerThreadNs = 3'000;
-constexpr int kThreadsMax = 64;
-// Where caches are not made cold: what of a byte is not as warm as in samples. Of a process with one thread the caches
-// are warmed before; else the bytes that another core has written are fetched.
-constexpr double kSlackPerTouchedByteNs = 0.1, kSlackPerByteNs = 1;
-constexpr double kCacheSlackMaxNs = 5e6;
-
 // Of the tools that outlive a trial.
 struct TrialTools {
   size_t flush_bytes = 0;
@@ -79,29 +71,6 @@ Failure PlanSequence(const PreparedKernel& kernel, Sequence sequence, const Conf
   }
   *calls = *std::move(planned);
   return {};
-}
-
-PoisonPattern DrawPattern(PhiloxStream* random) {
-  return random->UniformInt(2) == 0 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
-}
-
-Failure RanBeforeItsTime() {
-  return {v1::OUTCOME_RUN_CRASH, "The kernel continued its process while that was stopped."};
-}
-
-// Of the caches of all cores.
-void FlushFor(const BufferViews& buffers, size_t flush_bytes) {
-  // Asking the processor may cost tens of microseconds in a virtual machine.
-  static const LineEviction eviction = DetectLineEviction();
-  std::vector<MemorySpan> memory;
-  for (const auto& [name, view] : buffers) memory.push_back(view.bytes);
-  CacheFlush(std::move(memory), flush_bytes, eviction).Run();
-}
-
-size_t BytesOf(const BufferViews& buffers) {
-  size_t bytes = 0;
-  for (const auto& [name, view] : buffers) bytes += view.bytes.size();
-  return bytes;
 }
 
 class HostTrial final : public TrialPhases {
@@ -151,9 +120,10 @@ class HostTrial final : public TrialPhases {
     result().mutable_resources()->set_binary_bytes(static_cast<int64_t>(artifact.size()));
     if (!input().baseline && loaded_->Serves(artifact, lowered_names, input_seed, buffers)) {
       const std::string config = EncodeSequences(sequences);
+      const bool is_kept = loaded_->process != nullptr;
       if (config.size() <= kTrialConfigBytesMax && GetProcess()) {
         problem_->Reset(PoisonPattern::kFirst);
-        return LoadConfig(config);
+        return LoadConfig(config, /*ahead=*/!is_kept);
       }
     }
     loaded_->Drop();
@@ -180,17 +150,17 @@ class HostTrial final : public TrialPhases {
     return true;
   }
 
-  Failure LoadConfig(const std::string& config) {
+  // `ahead`: the next process is forked while this one loads, which is not measured, and is there before anything is.
+  Failure LoadConfig(const std::string& config, bool ahead) {
     loaded_->process->SendConfig(config);
     is_launching_ = true;
-    // The next one is forked while this one loads, which is not measured, and is there before anything is.
-    const bool ahead = !shares_process() && loaded_->next == nullptr && loaded_->source->Ask().ok();
+    ahead = ahead && loaded_->next == nullptr && loaded_->source->Ask().ok();
     const TrialReply reply = Await();
     if (ahead) {
       absl::StatusOr<std::unique_ptr<TrialProcess>> next = loaded_->source->Take();
       if (next.ok()) loaded_->next = *std::move(next);
     }
-    return Explain(reply);
+    return KernelFailureOf(reply, *problem_);
   }
 
   Failure StartProcess(const std::string& artifact, HostSequences sequences) {
@@ -205,6 +175,7 @@ class HostTrial final : public TrialPhases {
     loaded_->artifact = artifact;
     loaded_->trials = input().baseline ? 0 : 1;
     program.library_fd = loaded_->library ? loaded_->library.get() : -1;
+    program.processes_max = loaded_->library ? problem_->trial_processes_max() : 0;
     program.symbols = artifact.empty() ? std::vector<TrialCopy>() : problem_->SymbolCopies();
     program.restores = problem_->RestoreCopies();
     program.poisons = problem_->PoisonedOutputs();
@@ -217,7 +188,7 @@ class HostTrial final : public TrialPhases {
     absl::StatusOr<std::unique_ptr<TrialProcess>> process = TrialProcess::Start(program);
     if (!process.ok()) return TrialNotStarted(process.status());
     loaded_->process = *std::move(process);
-    return Explain(Await());
+    return KernelFailureOf(Await(), *problem_);
   }
 
   Failure PlanSequences(const std::map<std::string, std::string>& lowered_names, BufferViews* views,
@@ -240,7 +211,7 @@ class HostTrial final : public TrialPhases {
   // Load has made the buffers ready for the first: what the binary does to them while it loads is a finding too.
   Failure Launch(PoisonPattern pattern) override {
     if (pattern != PoisonPattern::kFirst) problem_->Reset(pattern);
-    if (std::exchange(is_launching_, false)) return Explain(Await());
+    if (std::exchange(is_launching_, false)) return KernelFailureOf(Await(), *problem_);
     TrialCommand command;
     command.kind = TrialCommand::kLaunch;
     return Obey(command);
@@ -249,20 +220,11 @@ class HostTrial final : public TrialPhases {
   Failure Obey(const TrialCommand& command) {
     loaded_->process->Send(command);
     last_reply_ = Await();
-    return Explain(last_reply_);
+    return KernelFailureOf(last_reply_, *problem_);
   }
 
   TrialReply Await() {
     return loaded_->process->Await(BriefPhases::kBrief, [this] { phases_->Announce(); });
-  }
-
-  Failure Explain(const TrialReply& reply) const {
-    Failure failure = FailureOf(reply, "The kernel", *problem_);
-    // A stray write is often the cause, and the crash only its consequence.
-    if (failure.outcome == v1::OUTCOME_RUN_CRASH) {
-      if (const Failure damage = problem_->FindDamage()) failure.message += " " + damage.message;
-    }
-    return failure;
   }
 
   Failure FindDamage() override { return problem_->FindDamage(); }
@@ -339,167 +301,45 @@ class HostTrial final : public TrialPhases {
                                     warm_up_ms);
     if (!sampled.established) {
       result().set_outcome(v1::OUTCOME_NOISY);
-      result().set_message(fmt::format("The time could not be established: {} samples between {:.0f} and {:.0f} ns.",
-                                       measurement->samples(), measurement->min_ns(), measurement->max_ns()));
+      result().set_message(fmt::format("The time could not be established: {} between {:.0f} and {:.0f} ns.",
+                                       FormatCount(measurement->samples(), "sample"), measurement->min_ns(),
+                                       measurement->max_ns()));
     }
     return {};
   }
 
   Failure Witness() override {
-    // Where trials share a process, this one has seen the variants of inputs in a trial before.
-    std::unique_ptr<TrialProcess> shared;
-    variants_ = problem_->VariantCount();
-    next_variant_ = 0;
-    if (shares_process()) {
-      TUNEFARM_RETURN_IF_FAILED(Freeze());
-      shared = std::move(loaded_->process);
-      TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
-    } else {
-      TUNEFARM_RETURN_IF_FAILED(Freeze());
-    }
-    const int threads = std::min(loaded_->process->ThreadCount(), kThreadsMax);
-    double slack_ns = kSlackNs + kSlackPerThreadNs * (threads - 1);
-    if (!IsCold()) {
-      const double per_byte_ns = threads == 1 ? kSlackPerTouchedByteNs : kSlackPerByteNs;
-      slack_ns += std::min(per_byte_ns * static_cast<double>(BytesOf(loaded_->buffers)), kCacheSlackMaxNs);
-    }
-    WitnessCalls calls;
-    calls.launch = [&](WitnessedTime* time) { return WitnessedLaunch(time); };
-    calls.overhead = [&](double busy_ns, double* ns) -> Failure {
-      const absl::StatusOr<double> one =
-          busy_ns > 0 ? tools_->overhead.Around(busy_ns, [this] { problem_->Reset(PoisonPattern::kFirst); })
-                      : tools_->overhead.Idle();
-      if (!one.ok()) return TrialNotStarted(one.status());
-      *ns = *one * static_cast<double>(std::count(stretches_.begin(), stretches_.end(), true));
-      return {};
-    };
-    calls.sample_again = [&](double* median_ns) {
-      Failure failed = SampleAgain();
+    WitnessedTrial trial;
+    trial.problem = problem_;
+    trial.loaded = loaded_.get();
+    trial.overhead = &tools_->overhead;
+    trial.phases = phases_;
+    trial.buffers = &buffer_plans_;
+    trial.stretches = &stretches_;
+    trial.has_prepare = has_prepare_;
+    trial.shares_process = shares_process();
+    trial.input_seed = input().input_seed;
+    trial.flush_bytes = input().policy.warm_cache() ? 0 : tools_->flush_bytes;
+    WitnessedTrialCalls calls;
+    calls.restart = [this](uint64_t input_seed) { return Restart(input_seed); };
+    calls.begin_phase = [this](v1::Phase phase) { BeginPhase(phase); };
+    calls.take_samples = [this](double* median_ns) {
+      Failure failure = TakeSamples();
       *median_ns = result().measurement().median_ns();
-      return failed;
+      return failure;
     };
-    const double claimed_ns = result().measurement().median_ns();
-    const WitnessVerdict verdict = HearWitnesses(claimed_ns, slack_ns, *Clock::Real(), calls);
-    Failure failure = verdict.failure;
-    // The buffers are its own too.
-    if (!failure && shared != nullptr && !shared->HasStood()) failure = RanBeforeItsTime();
-    if (is_begun_again_) {
-      // What was forked for this trial serves no other.
-      loaded_->Drop();
-      loaded_->trials = 0;
-    }
-    if (shared != nullptr && !is_begun_again_) {
-      loaded_->process = std::move(shared);
-      loaded_->process->Thaw();
-    }
-    if (failure) return failure;
-    TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input().input_seed));
-    if (verdict.unsettled) {
-      return {v1::OUTCOME_LOST,
-              fmt::format("The machine has too few free processors to check the time of a kernel with threads: its "
-                          "samples say {} for a launch, {} launches that were timed from outside of its process took "
-                          "{} and more, and some of them waited for a processor.",
-                          FormatDuration(verdict.claimed_ns), verdict.launches, FormatDuration(verdict.witnessed_ns))};
-    }
-    if (!verdict.contradicted) return {};
-    return {v1::OUTCOME_WRONG_RESULT,
-            fmt::format("Its samples say {} for a launch, but the shortest of {} launches that were timed from outside "
-                        "of its process took {}: the samples are false.",
-                        FormatDuration(verdict.claimed_ns), verdict.launches, FormatDuration(verdict.witnessed_ns))};
+    return HostWitness(trial, calls).Hear(result().measurement().median_ns());
   }
 
-  // A process that has seen these inputs and nothing else, frozen.
-  Failure BeginProcess(uint64_t input_seed) {
+  // Another process, which has seen these inputs and nothing else.
+  Failure Restart(uint64_t input_seed) {
     loaded_->process = nullptr;
     // What the process before may have left for this one.
     if (const absl::Status emptied = EmptyScratchDirectory(tools_->scratch_directory); !emptied.ok()) {
       return {v1::OUTCOME_LOST, fmt::format("The scratch directory cannot be emptied: {}.", MessageOf(emptied))};
     }
-    next_variant_ = 0;
     TUNEFARM_RETURN_IF_FAILED(Load(input_seed));
-    TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kFirst));
-    return Freeze();
-  }
-
-  Failure Freeze() {
-    if (loaded_->process->Freeze()) return {};
-    // What it may have said in advance says nothing.
-    Failure failure = Explain(loaded_->process->Await());
-    if (!failure) failure = {v1::OUTCOME_RUN_CRASH, "The kernel ended its process between two launches."};
-    return failure;
-  }
-
-  bool IsCold() const { return !input().policy.warm_cache() && tools_->flush_bytes > 0; }
-
-  // One launch as the first on its inputs, from outside: the process does not run while outputs are poisoned, other
-  // inputs take the place of those before, and caches are made cold.
-  Failure WitnessedLaunch(WitnessedTime* time) {
-    if (variants_ > 0 && next_variant_ == (is_sampled_again_ ? 1 : variants_)) {
-      is_begun_again_ = true;
-      TUNEFARM_RETURN_IF_FAILED(BeginProcess(input().input_seed));
-    }
-    if (variants_ > 0) {
-      problem_->SelectVariant(next_variant_++);
-      // The sizes are those that the process has; their data are the variant's.
-      TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(buffer_plans_));
-    }
-    const PoisonPattern pattern = DrawPattern(&random_);
-    problem_->Reset(pattern);
-    WitnessedTime ignored_time;
-    TrialCommand command;
-    if (has_prepare_) {
-      command.kind = TrialCommand::kPrepare;
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_time));
-    }
-    if (IsCold()) {
-      FlushFor(loaded_->buffers, tools_->flush_bytes);
-    } else if (loaded_->process->ThreadCount() == 1) {
-      // Nothing foreign runs meanwhile.
-      command.kind = TrialCommand::kTouch;
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, &ignored_time));
-    }
-    command.kind = TrialCommand::kStretch;
-    for (size_t stretch = 0; stretch < stretches_.size(); ++stretch) {
-      command.count = static_cast<uint32_t>(stretch);
-      TUNEFARM_RETURN_IF_FAILED(ObeyFrozen(command, stretches_[stretch] ? time : &ignored_time));
-    }
-    TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
-    v1::Verification ignored;
-    Failure failure = problem_->Verify(pattern, &ignored);
-    if (!failure && !loaded_->process->HasStood()) return RanBeforeItsTime();
-    if (failure) {
-      failure.message = variants_ > 0
-                            ? "On other inputs than before: " + failure.message
-                            : failure.message + " It was right before: the kernel keeps state between launches.";
-    }
-    return failure;
-  }
-
-  // Adds to the time.
-  Failure ObeyFrozen(const TrialCommand& command, WitnessedTime* time) {
-    WitnessedTime took;
-    const TrialReply reply = loaded_->process->ObeyFrozen(
-        command, BriefPhases::kBrief, [this] { phases_->Announce(); }, &took);
-    time->wall_ns += took.wall_ns;
-    time->waited_ns += took.waited_ns;
-    time->busy_ns += took.busy_ns;
-    time->others_busy_ns += took.others_busy_ns;
-    return Explain(reply);
-  }
-
-  // In another process, and on the first variant: the time may depend on the inputs, and what follows is compared on
-  // the same ones. This measurement takes the place of the one before.
-  Failure SampleAgain() {
-    is_begun_again_ = is_sampled_again_ = true;
-    BeginPhase(v1::PHASE_MEASURE);
-    TUNEFARM_RETURN_IF_FAILED(BeginProcess(variants_ > 0 ? problem_->variant_seed(0) : input().input_seed));
-    loaded_->process->Thaw();
-    TUNEFARM_RETURN_IF_FAILED(TakeSamples());
-    TUNEFARM_RETURN_IF_FAILED(Freeze());
-    // This process has seen it.
-    next_variant_ = 1;
-    BeginPhase(v1::PHASE_VERIFY);
-    return {};
+    return Launch(PoisonPattern::kFirst);
   }
 
   BriefPhases* const phases_;
@@ -509,20 +349,17 @@ class HostTrial final : public TrialPhases {
   bool is_launching_ = false;            // the first launch was sent with the config
   TrialReply last_reply_;
   std::optional<PoisonPattern> last_poison_;  // of the outputs before the last sample
-  // Of witnessed launches.
   std::vector<BufferPlan> buffer_plans_;
-  std::vector<bool> stretches_;  // of the launch sequence
+  std::vector<bool> stretches_;  // of the launch sequence: whether each is timed
   bool has_prepare_ = false;
-  int variants_ = 0, next_variant_ = 0;
-  bool is_begun_again_ = false;    // in another process than the trial's
-  bool is_sampled_again_ = false;  // the variants are reduced to the first
   PhiloxStream random_{NewSeed(EntropySource::Real())};
 };
 
 class HostRunBackend final : public RunBackend {
  public:
-  explicit HostRunBackend(std::string scratch_directory)
-      : tools_{static_cast<size_t>(FlushBytes()), std::move(scratch_directory), {}} {}
+  explicit HostRunBackend(const WorkerOptions& options)
+      : tools_{static_cast<size_t>(FlushBytes()), options.scratch_directory, {}},
+        trial_processes_max_(options.trial_processes_max) {}
 
   std::string toolchain() const override { return "dlopen and libffi"; }
 
@@ -541,7 +378,7 @@ class HostRunBackend final : public RunBackend {
     const uint64_t seed = kernel->input_seed;
     std::unique_ptr<HostProblem> problem;
     reporter->Begin(v1::PHASE_LOAD);
-    Failure failure = HostProblem::Create(std::move(kernel), &problem);
+    Failure failure = HostProblem::Create(std::move(kernel), trial_processes_max_, &problem);
     if (!failure) failure = problem->SelectInputs(seed);
     if (!failure) failure = problem->BuildVariants();
     if (problem != nullptr) prepared.set_footprint_bytes(problem->footprint_bytes());
@@ -610,6 +447,7 @@ class HostRunBackend final : public RunBackend {
   }
 
   TrialTools tools_;
+  const int64_t trial_processes_max_;
   const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; nothing of ours changes it
   std::unique_ptr<HostProblem> problem_;
   std::string note_;                   // of its results that are OK
@@ -627,7 +465,7 @@ absl::StatusOr<std::unique_ptr<RunBackend>> MakeHostRunBackend(const WorkerOptio
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     return FailedPrecondition("the host runner cannot become the reaper of its trials' processes");
   }
-  return std::make_unique<HostRunBackend>(options.scratch_directory);
+  return std::make_unique<HostRunBackend>(options);
 }
 
 }  // namespace tunefarm

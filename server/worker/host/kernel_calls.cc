@@ -236,7 +236,7 @@ absl::StatusOr<KernelCalls> KernelCalls::Resolve(void* library, const std::vecto
     if (plan.kind == StepPlan::Kind::kKernel) {
       void* const address = library == nullptr ? nullptr : dlsym(library, plan.symbol.c_str());
       if (address == nullptr) {
-        return NotFound("the binary has no entry '{}'; is it declared extern \"C\" and not static?", plan.symbol);
+        return NotFound("the binary has no entry '{}'; declare it extern \"C\", and not static", plan.symbol);
       }
       call->entry = reinterpret_cast<void (*)()>(address);
       call->values = plan.values;

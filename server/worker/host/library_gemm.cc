@@ -18,8 +18,8 @@ absl::StatusOr<const BufferView*> FindMatrix(const BufferViews& buffers, const s
   if (buffer == buffers.end()) return InvalidArgument("the library op names no buffer: {}", name);
   const uint64_t needed = static_cast<uint64_t>(rows) * static_cast<uint64_t>(columns) * SizeOf(buffer->second.type);
   if (buffer->second.bytes.size() < needed) {
-    return InvalidArgument("the library op takes {} as a {} x {} matrix, {} bytes, but it has {}", name, rows, columns,
-                           needed, buffer->second.bytes.size());
+    return InvalidArgument("the library op takes {} as a matrix of {} x {}, {} bytes, but it has {}", name, rows,
+                           columns, needed, buffer->second.bytes.size());
   }
   return &buffer->second;
 }

@@ -137,9 +137,9 @@ SandboxResult EnterSandbox(const WorkerArguments& arguments) {
   if (!arguments.sandbox) {
     level.Lacked("a sandbox", "switched off by the configuration");
     RequireLevel(arguments, level);
-    SetLimits(arguments, false);
+    (void)SetLimits(arguments, false);
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return {level.Text(), arguments.scratch};
+    return {level.Text(), arguments.scratch, false};
   }
   // Before the daemon's user, its paths and its files are out of sight.
   const SandboxView view = ViewOf(arguments, ViewSources::FromProcess(arguments));
@@ -156,7 +156,7 @@ SandboxResult EnterSandbox(const WorkerArguments& arguments) {
     level.Note(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0, "fresh /proc");
     result.scratch = PlaceScratch(&allowed, namespaces.mount, &level);
   }
-  SetLimits(allowed, namespaces.user || allowed.uid != 0);
+  result.limits_processes = SetLimits(allowed, namespaces.user || allowed.uid != 0);
   DropPrivileges(allowed.uid, &level);
   SetInspectable(arguments.is_for_gpus());
   DieWithStub(alive_fd);

@@ -15,8 +15,9 @@
 namespace tunefarm {
 
 struct SandboxResult {
-  std::string level;    // "L1: ..." or "L0: ..."
-  std::string scratch;  // where the scratch directory is, seen from inside
+  std::string level;              // "L1: ..." or "L0: ..."
+  std::string scratch;            // where the scratch directory is, seen from inside
+  bool limits_processes = false;  // to kProcessesMax, of this worker alone (sandbox_limits.h)
 };
 
 // Call before anything else, while the process has one thread. Returns in the worker process only; with

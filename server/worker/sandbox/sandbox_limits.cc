@@ -20,13 +20,14 @@ namespace {
 constexpr rlim_t kGiB = rlim_t{1} << 30;
 constexpr rlim_t kMiB = rlim_t{1} << 20;
 
-void Limit(__rlimit_resource resource, rlim_t value) {
+// Whether the limit is `value` from now on: a lower hard limit stays.
+bool Limit(__rlimit_resource resource, rlim_t value) {
   rlimit limit = {value, value};
   rlimit now;
   if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY && now.rlim_max < value) {
     limit.rlim_cur = limit.rlim_max = now.rlim_max;
   }
-  (void)setrlimit(resource, &limit);
+  return setrlimit(resource, &limit) == 0 && limit.rlim_max == value;
 }
 
 // Also out of the bounding set where that may be changed; no_new_privs keeps them from coming back where not.
@@ -49,19 +50,18 @@ void LowerDescriptorLimit(int limit) {
   (void)setrlimit(RLIMIT_NOFILE, &now);
 }
 
-void SetLimits(const WorkerArguments& arguments, bool counts_alone) {
-  Limit(RLIMIT_CORE, 0);
-  Limit(RLIMIT_NOFILE, 512);
+bool SetLimits(const WorkerArguments& arguments, bool counts_alone) {
+  (void)Limit(RLIMIT_CORE, 0);
+  (void)Limit(RLIMIT_NOFILE, 512);
   // What a runner leaves to those after it is a file in memory; beyond, a signal would end it as a violation.
-  Limit(RLIMIT_FSIZE, arguments.role == "run" ? kExpectedOutputsBytesMax + 64 * kMiB : 256 * kMiB);
-  // Counts threads too.
-  if (counts_alone) Limit(RLIMIT_NPROC, arguments.backend == kHostBackend ? 256 : 512);
+  (void)Limit(RLIMIT_FSIZE, arguments.role == "run" ? kExpectedOutputsBytesMax + 64 * kMiB : 256 * kMiB);
 #if !TUNEFARM_ADDRESS_SANITIZER && !TUNEFARM_THREAD_SANITIZER  // Their shadow memory is address space by the terabyte.
   // CUDA maps more address space than any machine has memory.
   const bool uses_gpu = arguments.is_for_gpus() && arguments.role != "compile";
   // Packages of numbers map libraries by the gigabyte.
-  if (!uses_gpu) Limit(RLIMIT_AS, arguments.is_python() ? 64 * kGiB : 8 * kGiB);
+  if (!uses_gpu) (void)Limit(RLIMIT_AS, arguments.is_python() ? 64 * kGiB : 8 * kGiB);
 #endif
+  return counts_alone && Limit(RLIMIT_NPROC, kProcessesMax);
 }
 
 void DropPrivileges(uid_t uid, SandboxLevel* level) {

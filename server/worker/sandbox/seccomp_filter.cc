@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <sched.h>
@@ -155,6 +156,28 @@ constexpr std::array kSharedState = {
     ArgumentRule{TUNEFARM_SYSCALL(madvise), 2, MADV_REMOVE},  ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SETPIPE_SZ},
     ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, TIOCSTI},        ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, TIOCLINUX},
     ArgumentRule{TUNEFARM_SYSCALL(prctl), 0, PR_SET_PTRACER}, ArgumentRule{TUNEFARM_SYSCALL(prctl), 0, PR_SCHED_CORE},
+    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_OFD_SETLK},    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_OFD_SETLKW},
+};
+constexpr int kFchmodat2Number = 452;  // Linux 6.6; the same everywhere
+// Attributes and locks of files that outlive the process, and in which later trials could read what this one computed:
+// of the binary, of standard error, of the scratch directory.
+constexpr std::array kFileAttributes = {
+    TUNEFARM_SYSCALL(chmod),     TUNEFARM_SYSCALL(fchmod),
+    TUNEFARM_SYSCALL(fchmodat),  Syscall{"fchmodat2", kFchmodat2Number},
+    TUNEFARM_SYSCALL(utime),     TUNEFARM_SYSCALL(utimes),
+    TUNEFARM_SYSCALL(futimesat), TUNEFARM_SYSCALL(utimensat),
+    TUNEFARM_SYSCALL(setxattr),  TUNEFARM_SYSCALL(lsetxattr),
+    TUNEFARM_SYSCALL(fsetxattr), TUNEFARM_SYSCALL(flock),
+};
+// The same by requests: how long the data of a file is expected to live, its flags, its project and its generation.
+constexpr std::array kFileAttributeRequests = {
+    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SET_RW_HINT},
+    ArgumentRule{TUNEFARM_SYSCALL(fcntl), 1, F_SET_FILE_RW_HINT},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FS_IOC_SETFLAGS},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FS_IOC32_SETFLAGS},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FS_IOC_FSSETXATTR},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FS_IOC_SETVERSION},
+    ArgumentRule{TUNEFARM_SYSCALL(ioctl), 1, FS_IOC32_SETVERSION},
 };
 constexpr std::array kPrograms = {TUNEFARM_SYSCALL(execve), TUNEFARM_SYSCALL(execveat)};
 constexpr std::array kForks = {TUNEFARM_SYSCALL(fork), TUNEFARM_SYSCALL(vfork)};
@@ -207,9 +230,12 @@ class Rules {
     AddSockets();
     if (!IsAnyOf({SeccompProfile::kRunCuda, SeccompProfile::kProbe})) AddTargets();
     if (IsAnyOf({SeccompProfile::kTrial, SeccompProfile::kTrialTemplate})) AddTrial();
-    if (profile_ == SeccompProfile::kPythonHost) {
+    if (IsAnyOf({SeccompProfile::kPythonHost, SeccompProfile::kPythonCompile, SeccompProfile::kPythonCuda})) {
       // Softly: libffi, for one, takes a file in memory where it may and one in the scratch directory where not.
-      for (const Syscall& call : kUncountedMemory) Forbid(call, SCMP_ACT_ERRNO(EPERM));
+      for (const Syscall& call : kUncountedMemory) {
+        if (call.number == SCMP_SYS(memfd_create) && profile_ != SeccompProfile::kPythonHost) continue;
+        Forbid(call, SCMP_ACT_ERRNO(EPERM));
+      }
     }
     if (profile_ == SeccompProfile::kTrial) {
       for (const Syscall& call : kSignals) Forbid(call, Forbidden(), SCMP_A0(SCMP_CMP_NE, kOwnPid));
@@ -279,6 +305,8 @@ class Rules {
     for (const Syscall& call : kProcessHandles) Forbid(call, Forbidden());
     for (const Syscall& call : kUncountedMemory) Forbid(call, Forbidden());
     for (const Syscall& call : kMachineWide) Forbid(call, Forbidden());
+    for (const Syscall& call : kFileAttributes) Forbid(call, Forbidden());
+    for (const ArgumentRule& rule : kFileAttributeRequests) Forbid(rule, Forbidden());
     for (const ArgumentRule& rule : kSharedState) Forbid(rule, Forbidden());
     // A process group of its own is what a trial begins with.
     Forbid(TUNEFARM_SYSCALL(setpgid), Forbidden(), SCMP_A0(SCMP_CMP_NE, 0));
@@ -457,7 +485,7 @@ std::string_view ForbiddenSyscallName(int number) {
   for (const std::string_view name :
        {NameIn(kNever, number), NameIn(kPrograms, number), NameIn(kForks, number), NameIn(kSignals, number),
         NameIn(kProcessHandles, number), NameIn(kNamesTarget, number), NameIn(kUncountedMemory, number),
-        NameIn(kMachineWide, number), NameIn(kPartly, number)}) {
+        NameIn(kMachineWide, number), NameIn(kFileAttributes, number), NameIn(kPartly, number)}) {
     if (!name.empty()) return name;
   }
   return "";

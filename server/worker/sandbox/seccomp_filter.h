@@ -27,8 +27,8 @@ enum class SeccompProfile {
   kRunHost,        // starts trials, which narrow their rights by kTrial; no sockets
   kRunCuda,        // no processes; local sockets only
   kPythonHost,     // starts processes and programs; no sockets but pairs, no memory that its limits do not count
-  kPythonCompile,  // the same, and files in memory: a binary is handed over in one
-  kPythonCuda,     // the same, and local sockets; the driver does not start without files in memory
+  kPythonCompile,  // the same, and memfd_create: a binary is handed over in such a file
+  kPythonCuda,     // the same, and local sockets; cuInit fails without memfd_create (CUDA_ERROR_OPERATING_SYSTEM)
   kProbe,          // asks compilers for their version; local sockets only
   // The code of a host kernel: no processes, no programs, no sockets, no signals to others, no memory that its limits
   // do not count.

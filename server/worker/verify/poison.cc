@@ -17,6 +17,10 @@ void FillWith(Word word, std::span<std::byte> output) {
 
 }  // namespace
 
+PoisonPattern DrawPattern(PhiloxStream* random) {
+  return random->UniformInt(2) == 0 ? PoisonPattern::kFirst : PoisonPattern::kSecond;
+}
+
 uint64_t PoisonBits(v1::DataType type, PoisonPattern pattern) {
   const bool first = pattern == PoisonPattern::kFirst;
   switch (type) {

@@ -1,7 +1,7 @@
 // What written buffers hold before a launch sequence, so that an element nobody wrote is known by its bits, and the
 // guard zones around every buffer, so that a write outside is.
 //
-// Pure functions; any thread.
+// Pure functions but for DrawPattern's draw; any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,16 @@
 #include <optional>
 #include <span>
 
+#include "server/base/random.h"
 #include "tunefarm/v1/kernel.pb.h"
 
 namespace tunefarm {
 
 // The check after timing uses the other pattern, so that a kernel cannot pass by leaving what the first check left.
 enum class PoisonPattern { kFirst, kSecond };
+
+// Either with the same probability, so that a kernel cannot know which it is.
+PoisonPattern DrawPattern(PhiloxStream* random);
 
 // The bits of a poisoned element in the low bytes, zero above: a quiet NaN with a payload of its own for floats, 0xA5
 // bytes (second pattern: 0x5A) for integers. Device code fills with these bits.

@@ -83,7 +83,7 @@ Failure TrialPhases::CheckLastSample(PoisonPattern pattern) {
 bool TrialPhases::IsWitnessed() const {
   const v1::Measurement& measurement = result_.measurement();
   return !input_.baseline && measurement.stop_reason() != v1::STOP_REASON_LOSING &&
-         MayWin(measurement.median_ns(), input_.race_limit_ns);
+         IsAheadInRace(measurement.median_ns(), measurement.ci_high_ns(), input_.race_limit_ns);
 }
 
 Failure TrialPhases::CallWitnesses() {

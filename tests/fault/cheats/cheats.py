@@ -35,6 +35,7 @@ HOST = {
     "by_pause": (EITHER, EITHER),
     "clock_patched": (EITHER, EITHER),  # another processor's instructions, else refused
     "constructed": (REFUSED, REFUSED),
+    "continued_flag": (REFUSED, REFUSED),
     "continues": (EITHER, EITHER),  # a signal that is lost ends its timer
     "corner_only": (REFUSED, REFUSED),
     "early_reply": (REFUSED, REFUSED),
@@ -45,11 +46,16 @@ HOST = {
     "first_inputs": (REFUSED, REFUSED),
     "first_result": (REFUSED, REFUSED),
     "forks": (REFUSED, REFUSED),
-    "joined_later": (REFUSED, REFUSED),
+    "idle_threads": (REFUSED, REFUSED),
+    "joined_later": (REFUSED, EITHER),  # each launch waits for the one before: its time is true, its result may be late
     "jumps_out": (REFUSED, REFUSED),
+    "leader_ends": (REFUSED, REFUSED),
+    "left_behind": (REFUSED, REFUSED),
+    "lingers": (REFUSED, REFUSED),
     "marked_guard": (REFUSED, REFUSED),
     "marked_input": (REFUSED, REFUSED),
     "once": (REFUSED, REFUSED),
+    "private_inputs": (REFUSED, REFUSED),
     "result_by_inputs": (REFUSED, REFUSED),
     "samples_forged": (EITHER, EITHER),  # its thread may be late
     "some_rows": (REFUSED, REFUSED),
@@ -76,6 +82,8 @@ CUDA = {
     "unless_first_poison": (REFUSED, REFUSED),
     "unless_poisoned": (TRUE, REFUSED),
 }
+# Families whose output is the sum of the squares: a result that fits where there is little room.
+ONE_ELEMENT = {"left_behind"}
 
 DEFINITION = """
 display_name: "cheat_{name}"
@@ -87,7 +95,7 @@ dims {{ name: "N" default_value {{ int_value: {size} }} }}
 parameters {{ name: "CHEAT" values {{ ints: [0, 1] }} }}
 arguments {{ name: "a" buffer {{ data_type: DATA_TYPE_F32 length: "N * N" access: ACCESS_IN fill {{ normal {{}} }} }} }}
 arguments {{ name: "b" buffer {{ data_type: DATA_TYPE_F32 length: "N * N" access: ACCESS_IN fill {{ normal {{}} }} }} }}
-arguments {{ name: "c" buffer {{ data_type: DATA_TYPE_F32 length: "N * N" access: ACCESS_OUT }} }}
+arguments {{ name: "c" buffer {{ data_type: DATA_TYPE_F32 length: "{length}" access: ACCESS_OUT }} }}
 arguments {{ name: "n" scalar {{ data_type: {index} value: "N" }} }}
 launches {{ kernel {{ entry: "k" {grid} arguments: ["a", "b", "c", "n"] }} }}
 reference {{ steps {{ kernel {{ entry: "reference" {grid} arguments: ["a", "b", "c", "n"] }} }} }}
@@ -99,10 +107,12 @@ def definition(name, gpu, warm_cache):
     """The text of a family's kernel.pbtxt. Sizes differ, so that no job finds a best config of the other kind."""
     if gpu:
         return DEFINITION.format(name=name, language="LANGUAGE_CUDA", source=f"{name}.cu", header="work.cuh", options="",
+                                 length="N * N",
                                  size=960 if warm_cache else 1024, index="DATA_TYPE_I32",
                                  grid='grid: ["N // 16", "N // 16"] block: ["16", "16"]')
     return DEFINITION.format(name=name, language="LANGUAGE_HOST_CXX", source=f"{name}.cc", header="work.h",
-                             options='compile_options: ["-O2"]', size=120 if warm_cache else 128, index="DATA_TYPE_I64", grid="")
+                             options='compile_options: ["-O2"]', length="1" if name in ONE_ELEMENT else "N * N",
+                             size=120 if warm_cache else 128, index="DATA_TYPE_I64", grid="")
 
 
 def parse_arguments():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Honest kernels that look odd: threads, tables made at the first call, memory of their own, sorting, scatters in place,
+"""Honest kernels that look odd: threads, as many threads as there may be, tables made at the first call, memory of their own, sorting, scatters in place,
 parts of the output left alone. None of their configs may be refused: the other side of cheats.py.
 
     honest.py --bin build/release/bin [--warm-cache] [--only NAME] [--quiet]
@@ -87,6 +87,18 @@ FAMILIES = {
   std::vector<std::thread> workers;
   for (int t = 0; t < T; ++t) workers.emplace_back([=] { for (long i = N * t / T; i < N * (t + 1) / T; ++i) y[i] = x[i] + 1; });
   for (auto& worker : workers) worker.join();""", sizes=(20000,)),
+    "idle_threads": Family({"T": [1000, 1, 8, 60]}, [X, Y], XY, """
+  static const bool made = [] {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 1 << 16);
+    pthread_t thread;
+    const auto sleep = [](void*) -> void* { for (;;) pause(); };
+    for (int t = 0; t < T && pthread_create(&thread, &attributes, sleep, nullptr) == 0; ++t) {}
+    return true;
+  }();
+  for (long r = 0; r < 100; ++r) for (long i = 0; i < N; ++i) y[i] = x[i] * made + r;""",
+                           helpers="#include <pthread.h>\n#include <unistd.h>\n", sizes=(10000,)),
     "table": Family({"BITS": [4, 6, 8, 10, 12]}, [X, Y], XY, """
   static const std::vector<float> table = [] { std::vector<float> t(1 << BITS); for (size_t i = 0; i < t.size(); ++i) t[i] = i * 2.0f / t.size(); return t; }();
   for (long i = 0; i < N; ++i) y[i] = x[i] * (table[table.size() / 2] + 1);""", sizes=(1000, 33)),

@@ -129,9 +129,11 @@ TEST_F(SessionBookTest, ASessionEndsWithItsTokenAndByItsOwnCall) {
   const std::string bought = book_.Redeem(book_.CreateCode(ci, "lookup")->code)->secret;
   EXPECT_EQ(book_.Find(opened)->Text(), "the session of ci");
   EXPECT_FALSE(book_.Find(opened)->IsOfSocket());
+  EXPECT_EQ(book_.Find(opened)->token, ci.token);
+  EXPECT_EQ(book_.Find(bought)->token, ci.token);
   const Principal ended = book_.Open(ci)->principal;
-  EXPECT_TRUE(book_.End(ended.credential));
-  EXPECT_FALSE(book_.End(ended.credential));
+  EXPECT_TRUE(book_.End(ended.session));
+  EXPECT_FALSE(book_.End(ended.session));
   ASSERT_TRUE(tokens_.Revoke("ci").ok());
   EXPECT_EQ(ReasonOf(book_.Find(opened).status()), "TOKEN_REVOKED");
   EXPECT_EQ(ReasonOf(book_.Find(opened).status()), "SESSION_INVALID");

@@ -87,7 +87,17 @@ TEST_F(TokenBookTest, OnlyTheDigestIsStored) {
   EXPECT_EQ(ci.kind, PrincipalKind::kToken);
   EXPECT_TRUE(ci.Has(Right::kKernels));
   EXPECT_FALSE(ci.Has(Right::kAdmin));
+  EXPECT_EQ(ci.token, rows[0].digest);
   EXPECT_NE(book_->Create("other", "lookup", 0)->token, made.token);
+}
+
+TEST_F(TokenBookTest, ANewTokenWithTheNameOfARevokedOneIsAnotherIdentity) {
+  const NewToken first = book_->Create("ci", "kernels", 0).value();
+  const std::string earlier = book_->Find(first.token)->token;
+  ASSERT_TRUE(book_->Revoke("ci").ok());
+  const NewToken second = book_->Create("ci", "kernels", 0).value();
+  EXPECT_EQ(book_->Find(second.token)->name, "ci");
+  EXPECT_NE(book_->Find(second.token)->token, earlier);
 }
 
 TEST_F(TokenBookTest, WhatMakesNoSenseIsRefused) {

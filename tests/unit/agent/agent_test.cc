@@ -563,6 +563,87 @@ TEST_F(AgentAmongOthersTest, WithoutAnAnswerTrialsRun) {
   EXPECT_EQ(control_.reported(), 9);
 }
 
+TEST_F(AgentAmongOthersTest, TrialsWaitWhileControlIsRestarted) {
+  const auto knows = control_.answer;
+  int failed = 0;
+  control_.answer = [&failed](const wire::ClaimWorkRequest&) {
+    ++failed;
+    return Unavailable("the daemon is stopping");
+  };
+  known_[1] = Measured(77, 500);
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::seconds(3));
+  EXPECT_TRUE(evaluator_.runs().empty());
+  EXPECT_GT(failed, 1);
+  EXPECT_LT(failed, 20) << "not without a pause";
+  control_.answer = knows;
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 3);
+  EXPECT_THAT(Runs(), testing::UnorderedElementsAre("T=1", "T=3"));
+  EXPECT_TRUE(Reported()[1].reused());
+  // What is refused is not asked again.
+  failed = 0;
+  control_.answer = [&failed](const wire::ClaimWorkRequest&) {
+    ++failed;
+    return InvalidArgument("as scripted");
+  };
+  Offer(2, 3, 1);
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 4);
+  EXPECT_EQ(failed, 1);
+}
+
+TEST_F(AgentAmongOthersTest, ThePatienceIsThatOfTheTrialsAndNotOfEachCall) {
+  control_.answer = [](const wire::ClaimWorkRequest&) { return Unavailable("the daemon is stopping"); };
+  Offer(1, 0, 3);
+  agent_->Start();
+  RunFor(std::chrono::milliseconds(4500));
+  EXPECT_TRUE(evaluator_.runs().empty());
+  control_.answer = nullptr;
+  RunFor(std::chrono::milliseconds(1500));
+  EXPECT_EQ(control_.reported(), 3);
+  // Control is known not to answer.
+  Offer(2, 3, 3);
+  control_.wake();
+  RunFor(std::chrono::seconds(1));
+  EXPECT_EQ(control_.reported(), 6);
+  // Nothing is claimed for a while.
+  control_.shares = false;
+  Offer(3, 6, 3);
+  control_.wake();
+  RunFor(std::chrono::seconds(1));
+  EXPECT_EQ(control_.reported(), 9);
+  control_.shares = true;
+  Offer(4, 9, 3);
+  control_.wake();
+  RunFor(std::chrono::seconds(4));
+  EXPECT_EQ(control_.reported(), 9);
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(control_.reported(), 12);
+}
+
+TEST_F(AgentAmongOthersTest, AnAnswerThatComesTooLateShowsThatControlAnswers) {
+  std::function<void(absl::StatusOr<wire::ClaimWorkResponse>)> late;
+  const auto answers = std::exchange(control_.answer, nullptr);
+  control_.keep = &late;
+  Offer(1, 0, 1);
+  agent_->Start();
+  RunFor(std::chrono::seconds(6));
+  EXPECT_EQ(control_.reported(), 1);
+  std::exchange(late, nullptr)(wire::ClaimWorkResponse());
+  known_[1] = Measured(77, 500);
+  Offer(2, 1, 1);
+  control_.wake();
+  RunFor(std::chrono::seconds(1));
+  EXPECT_EQ(control_.reported(), 1) << "it waits for the answer";
+  ASSERT_TRUE(late);
+  late(answers(control_.claims.back()));
+  RunFor(std::chrono::seconds(1));
+  ASSERT_EQ(control_.reported(), 2);
+  EXPECT_TRUE(Reported()[1].reused());
+}
+
 TEST_F(AgentAmongOthersTest, AloneAgainItWaitsForNobody) {
   elsewhere_ = {0, 1, 2};
   Offer(1, 0, 3);

@@ -26,6 +26,8 @@ namespace tunefarm {
 struct PlayedFarm {
   std::map<std::string, bool> away;  // by address
   bool store_away = false;
+  absl::Status claim_status;  // of ClaimWork
+  Duration claim_deadline{};  // of the last one
   std::vector<std::string> dialled;
   std::vector<std::string> calls;  // "address method"
   std::vector<tunefarm::agent::v1::ReportTrialsRequest> reports;
@@ -80,8 +82,10 @@ class PlayedChannel : public ControlChannel {
   }
   // All works are elsewhere.
   absl::StatusOr<tunefarm::agent::v1::ClaimWorkResponse> ClaimWork(const tunefarm::agent::v1::ClaimWorkRequest& request,
-                                                                   Duration) override {
+                                                                   Duration deadline) override {
+    farm_->claim_deadline = deadline;
     if (const auto status = Reach("ClaimWork"); !status.ok()) return status;
+    if (!farm_->claim_status.ok()) return farm_->claim_status;
     tunefarm::agent::v1::ClaimWorkResponse response;
     for (int i = 0; i < request.claims_size(); ++i) response.add_answers()->set_is_elsewhere(true);
     return response;

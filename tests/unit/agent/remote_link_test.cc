@@ -91,13 +91,13 @@ TEST_F(RemoteLinkTest, ClaimWorkDoesNotBlock) {
   ASSERT_EQ(answers.size(), 1u);
   ASSERT_TRUE(answers[0].ok()) << answers[0].status();
   EXPECT_TRUE(answers[0]->answers(0).is_elsewhere());
-  // Of a daemon that does not answer, or does not know the call, nothing more is asked until the next one has spoken.
+  // A daemon that does not answer may be restarted, or another one may have taken its place.
   farm_.away[controls_->address()] = true;
   link_->ClaimWork(claims, take);
   Run();
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_FALSE(answers[1].ok());
-  EXPECT_FALSE(link_->shares_work());
+  EXPECT_TRUE(link_->shares_work());
   link_->Synchronize(Demand(1)).status().IgnoreError();
   RunFor(seconds(2));
   EXPECT_TRUE(link_->shares_work());
@@ -106,6 +106,57 @@ TEST_F(RemoteLinkTest, ClaimWorkDoesNotBlock) {
   link_->SetWake(nullptr);
   Run();
   EXPECT_EQ(answers.size(), 2u);
+}
+
+TEST_F(RemoteLinkTest, AClaimOfWorksThatControlCannotStoreKeepsItsControl) {
+  Register();
+  const std::string first = controls_->address();
+  std::vector<absl::Status> answers;
+  const auto take = [&](const absl::StatusOr<wire::ClaimWorkResponse>& answer) { answers.push_back(answer.status()); };
+  for (const absl::Status& status : {absl::UnavailableError("locked"), absl::DeadlineExceededError("the store hangs"),
+                                     absl::UnimplementedError("of an earlier version")}) {
+    farm_.claim_status = status;
+    link_->ClaimWork(wire::ClaimWorkRequest(), take);
+    Run();
+    EXPECT_EQ(answers.back(), status);
+    EXPECT_EQ(controls_->address(), first);
+  }
+  EXPECT_EQ(controls_->WaitBeforeNext(), Duration::zero());
+  EXPECT_EQ(farm_.claim_deadline, kAgentClaimPatience);
+}
+
+TEST_F(RemoteLinkTest, OneClaimOfWorksIsInFlight) {
+  Register();
+  std::vector<absl::Status> answers;
+  const auto take = [&](const absl::StatusOr<wire::ClaimWorkResponse>& answer) { answers.push_back(answer.status()); };
+  link_->ClaimWork(wire::ClaimWorkRequest(), take);
+  link_->ClaimWork(wire::ClaimWorkRequest(), take);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(answers[0])) << answers[0];
+  Run();
+  link_->ClaimWork(wire::ClaimWorkRequest(), take);
+  Run();
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_TRUE(answers[1].ok()) << answers[1];
+  EXPECT_TRUE(answers[2].ok()) << answers[2];
+}
+
+TEST_F(RemoteLinkTest, WorksAreClaimedForALittleWhileControlIsAway) {
+  Register();
+  farm_.shares_work = true;
+  link_->Synchronize(Demand(1)).status().IgnoreError();
+  Run();
+  EXPECT_TRUE(link_->shares_work());
+  farm_.away = {{"a:1", true}, {"b:1", true}};
+  link_->Synchronize(Demand(1)).status().IgnoreError();
+  RunFor(seconds(1));
+  EXPECT_TRUE(link_->shares_work());
+  RunFor(kAgentClaimPatience);
+  EXPECT_FALSE(link_->shares_work());
+  farm_.away.clear();
+  link_->Synchronize(Demand(1)).status().IgnoreError();
+  RunFor(seconds(60));
+  EXPECT_TRUE(link_->shares_work());
 }
 
 TEST_F(RemoteLinkTest, GoesToTheNextControlWhenOneIsAway) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/base/hash.h"
 #include "server/base/status.h"
 #include "tests/fakes/temporary_directory.h"
 
@@ -19,8 +20,8 @@ using testing::IsEmpty;
 
 constexpr size_t kMiB = 1 << 20;
 
-Principal Token(const std::string& name, const std::string& roles) {
-  return {name, PrincipalKind::kToken, *ParseRoles(roles)};
+Principal Token(const std::string& name, const std::string& roles, const std::string& secret = "1") {
+  return {name, PrincipalKind::kToken, *ParseRoles(roles), Sha256(name + secret).Hex()};
 }
 
 class CacheApiTest : public testing::Test {
@@ -83,11 +84,26 @@ TEST_F(CacheApiTest, CallersGetTheirOwnEntriesAndThoseOfAdministrators) {
   EXPECT_EQ(DataOf(ClientSocket(), "k"), "the socket's");
 }
 
+TEST_F(CacheApiTest, ATokenGetsNoEntriesOfAnEarlierOneWithItsName) {
+  const Principal earlier = Token("alice", "kernels", "1"), later = Token("alice", "kernels", "2");
+  ASSERT_TRUE(Put(earlier, "k", "the earlier one's").ok());
+  EXPECT_EQ(DataOf(later, "k"), "");
+  v1::ListCacheEntriesRequest list;
+  list.set_cache("triton");
+  EXPECT_EQ(api_.ListCacheEntries(later, list)->entries_size(), 0);
+  EXPECT_EQ(api_.ListCacheEntries(earlier, list)->entries_size(), 1);
+  ASSERT_TRUE(Put(later, "k", "the later one's").ok());
+  EXPECT_EQ(DataOf(later, "k"), "the later one's");
+  EXPECT_EQ(DataOf(earlier, "k"), "the earlier one's");
+}
+
 TEST_F(CacheApiTest, ASessionReadsAsItsMaker) {
-  Principal session{"alice", PrincipalKind::kSession, *ParseRoles("lookup")};
+  const Principal alice = Token("alice", "kernels");
+  Principal session{"alice", PrincipalKind::kSession, *ParseRoles("lookup"), alice.token};
   session.owner = PrincipalKind::kToken;
-  ASSERT_TRUE(Put(Token("alice", "kernels"), "k", "alice's").ok());
+  ASSERT_TRUE(Put(alice, "k", "alice's").ok());
   EXPECT_EQ(DataOf(session, "k"), "alice's");
+  session.token.clear();
   session.owner = PrincipalKind::kSocket;
   EXPECT_EQ(DataOf(session, "k"), "");
 }

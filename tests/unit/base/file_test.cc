@@ -74,9 +74,12 @@ TEST(FileTest, ReadErrors) {
 TEST(FileTest, FailedWriteLeavesNothing) {
   TemporaryDirectory directory;
   ASSERT_TRUE(MakeDirectories(directory.File("taken/full")).ok());
-  EXPECT_FALSE(WriteFileAtomically(directory.File("taken"), "x").ok());  // A directory cannot be replaced.
+  EXPECT_EQ(MessageOf(WriteFileAtomically(directory.File("taken"), "x")),  // A directory cannot be replaced.
+            "cannot replace " + directory.File("taken") + ": Is a directory");
   EXPECT_EQ(CountEntries(directory.path()), 1u);
-  EXPECT_EQ(WriteFileAtomically(directory.File("none/file"), "x").code(), absl::StatusCode::kNotFound);
+  const absl::Status no_folder = WriteFileAtomically(directory.File("none/file"), "x");
+  EXPECT_EQ(no_folder.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(MessageOf(no_folder), "cannot create " + directory.File("none/file") + ": No such file or directory");
 }
 
 TEST(FileTest, FullDiskKeepsTheOldFile) {
@@ -213,7 +216,9 @@ TEST(FileTest, MakeDirectories) {
   EXPECT_EQ(ModeOf(directory.File("a/b/c")), 0700u);
   EXPECT_TRUE(MakeDirectories("/").ok());
   ASSERT_TRUE(WriteFileAtomically(directory.File("file"), "").ok());
-  EXPECT_EQ(MakeDirectories(directory.File("file")).code(), absl::StatusCode::kAlreadyExists);
+  const absl::Status is_file = MakeDirectories(directory.File("file"));
+  EXPECT_EQ(is_file.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(MessageOf(is_file), directory.File("file") + " exists, and is no directory");
   EXPECT_FALSE(MakeDirectories(directory.File("file/below")).ok());
   EXPECT_FALSE(MakeDirectories("").ok());
 }
@@ -392,6 +397,19 @@ TEST(FileLockTest, OneHolderAtATime) {
   moved.Unlock();
   EXPECT_FALSE(moved.held());
   EXPECT_TRUE(FileLock::TryLock(path).ok());
+}
+
+TEST(FileLockTest, IsTheUsersOwnUnlessOthersAreToLockIt) {
+  TemporaryDirectory directory;
+  const mode_t before = umask(022);
+  EXPECT_TRUE(FileLock::TryLock(directory.File("own")).ok());
+  EXPECT_TRUE(FileLock::TryLock(directory.File("shared"), 0644).ok());
+  umask(before);
+  struct stat info = {};
+  ASSERT_EQ(stat(directory.File("own").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  ASSERT_EQ(stat(directory.File("shared").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0644u);
 }
 
 TEST(FileLockTest, EndsWithItsProcess) {

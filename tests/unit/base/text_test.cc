@@ -129,6 +129,11 @@ TEST(FormatTest, Count) {
   EXPECT_EQ(FormatCount(-100), "-100");
   EXPECT_EQ(FormatCount(-1234567), "-1,234,567");
   EXPECT_EQ(FormatCount(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(FormatCount(1, "trial"), "1 trial");
+  EXPECT_EQ(FormatCount(0, "trial"), "0 trials");
+  EXPECT_EQ(FormatCount(1248, "trial"), "1,248 trials");
+  EXPECT_EQ(FormatCount(1, "process is", "processes are"), "1 process is");
+  EXPECT_EQ(FormatCount(2, "process is", "processes are"), "2 processes are");
 }
 
 EnvironmentGetter Environment(const std::map<std::string, std::string>& values) {

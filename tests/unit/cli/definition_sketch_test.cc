@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "client/cli/kernel_template.h"
+#include "client/cli/sketch/signature_check.h"
 #include "client/cli/sketch/source_signature.h"
 #include "client/cli/sketch/triton_signature.h"
 #include "server/base/status.h"
@@ -95,7 +97,7 @@ std::string Signature(const SourceFunction& function) {
   std::string text = function.name + "(";
   for (const SourceArgument& argument : function.arguments) {
     text += (text.back() == '(' ? "" : ", ") + std::string(argument.is_const ? "const " : "") + argument.type +
-            (argument.is_pointer ? "* " : " ") + argument.name;
+            (argument.is_pointer() ? "* " : " ") + argument.name;
   }
   return text + ")";
 }
@@ -278,6 +280,70 @@ TEST(DefinitionSketchTest, Python) {
   EXPECT_EQ(Load(*gpu)->python().device(), v1::DEVICE_KIND_CUDA);
   EXPECT_THAT(gpu->notes, testing::Contains(HasSubstr("make_run_and_gt")));
   EXPECT_THAT(sketch->notes, Not(testing::Contains(HasSubstr("make_run_and_gt"))));
+}
+
+TEST(DefinitionSketchTest, ListsTheHeadersOfTheSource) {
+  const std::vector<std::string> headers = {"tile.cuh", "detail/load.cuh"};
+  for (const std::string& text : {SketchDefinition("k", "k.cu", SourceTemplate("k", true), true, headers)->text,
+                                  KernelTemplate("k", "k.cu", true, headers)}) {
+    const auto kernel = Load({text, {}});
+    ASSERT_TRUE(kernel.ok()) << MessageOf(kernel.status()) << "\n" << text;
+    ASSERT_EQ(kernel->sources_size(), 3);
+    EXPECT_EQ(kernel->sources(0).path(), "k.cu");
+    EXPECT_EQ(kernel->sources(2).path(), "detail/load.cuh");
+  }
+}
+
+// Where the header has the kernel and the definition passes a buffer and a scalar of these types.
+std::vector<std::string> MismatchesOf(const std::string& source, const std::string& buffer = "I64",
+                                      const std::string& scalar = "I32", const std::string& entry = "scale") {
+  const auto kernel = LoadKernelText(
+      "display_name: \"scale\" language: CUDA sources { path: \"scale.cu\" } sources { path: \"scale.cuh\" }"
+      "dims { name: \"N\" default_value: 64 } parameters { name: \"BLOCK\" values: [32, 64] }"
+      "arguments { name: \"x\" buffer { data_type: " +
+          buffer +
+          " length: \"N\" access: OUT } }"
+          "arguments { name: \"n\" scalar { data_type: " +
+          scalar +
+          " value: 1 } }"
+          "launches { kernel { entry: \"" +
+          entry +
+          "\" grid: \"1\" block: \"BLOCK\" arguments: [\"x\", \"n\"] } }"
+          "unverified_reason: \"a test\"",
+      "kernel.pbtxt", [&](const std::string& path) {
+        return absl::StatusOr<std::string>(path == "scale.cu" ? "#include \"scale.cuh\"\n" : source);
+      });
+  EXPECT_TRUE(kernel.ok()) << MessageOf(kernel.status());
+  return SignatureMismatches(*kernel, "folder");
+}
+
+TEST(SignatureCheckTest, ATypeThatIsNotTheKernels) {
+  EXPECT_THAT(MismatchesOf("// first\nextern \"C\" __global__ void scale(int32_t* values, int count) {}"),
+              testing::ElementsAre("folder/scale.cuh:2:43: values of scale is int32_t*, but the definition passes a "
+                                   "buffer of I64 as 'x'; one of them has to be changed"));
+  const char* const wide = "__global__ void scale(const long long* values, long count) {}";
+  EXPECT_THAT(MismatchesOf(wide), testing::ElementsAre(HasSubstr("count of scale is long, but the definition passes a "
+                                                                 "scalar of I32 as 'n'")));
+  EXPECT_THAT(MismatchesOf(wide, "I64", "I64"), testing::IsEmpty());
+  const char* const halves = "__global__ void scale(__half* values, int count) {}";
+  EXPECT_THAT(MismatchesOf(halves, "BF16"), testing::SizeIs(1));
+  EXPECT_THAT(MismatchesOf(halves, "F16"), testing::IsEmpty());
+  EXPECT_THAT(MismatchesOf("namespace a { template <int K> __global__ void scale(double* values, int count) {} }",
+                           "I64", "I32", "a::scale<4>"),
+              testing::SizeIs(1));
+}
+
+TEST(SignatureCheckTest, WhatCannotBeReadIsTakenToBeRight) {
+  for (const char* const source :
+       {"__global__ void scale(unsigned* values, int count) {}",       // of the size of F32
+        "__global__ void scale(unsigned char* values, int count) {}",  // bytes
+        "template <typename T> __global__ void scale(T* values, int n) {}",
+        "__global__ void scale(double** values, int n) {}", "__global__ void scale(float4* values, int n) {}",
+        "__global__ void scale(double* values, int n, int more) {}",
+        "__global__ void scale(double* values, int n) {}\n__global__ void scale(float* values, int n) {}",
+        "__global__ void other(double* values, int n) {}", "__global__ void scale(ARGUMENTS) {}", "// nothing"}) {
+    EXPECT_THAT(MismatchesOf(source, "F32"), testing::IsEmpty()) << source;
+  }
 }
 
 TEST(DefinitionSketchTest, NothingRecognized) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <map>
@@ -105,6 +106,15 @@ TEST_F(KernelArgumentTest, AFolderThatIsALinkAndALinkInsideOfItAreRead) {
   const auto argument = Resolve(directory_.File("linked"));
   ASSERT_TRUE(argument.ok()) << argument.status();
   EXPECT_THAT(argument->definition->sources(0).content(), HasSubstr("extern"));
+}
+
+TEST_F(KernelArgumentTest, AFolderThatMayNotBeReadIsNotTakenForAnEmptyOne) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every folder";
+  ASSERT_EQ(chmod(directory_.File("mine").c_str(), 0), 0);
+  const absl::Status refused = Resolve(directory_.File("mine")).status();
+  ASSERT_EQ(chmod(directory_.File("mine").c_str(), 0700), 0);
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("cannot read the folder"));
 }
 
 // Definitions that share sources lie in one folder, each under its own name.

@@ -63,7 +63,7 @@ TEST_F(ProgressTest, WhatHoldsAJobUpIsToldOnce) {
   const std::string printed = Printed();
   EXPECT_EQ(printed.find("H200: trials wait"), printed.rfind("H200: trials wait")) << printed;
   EXPECT_NE(printed.find("H200: trials wait"), std::string::npos) << printed;
-  EXPECT_NE(printed.find("it goes on"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("the job continues"), std::string::npos) << printed;
 }
 
 TEST_F(ProgressTest, AHeldUpJobThatEndsDoesNotGoOn) {
@@ -74,7 +74,7 @@ TEST_F(ProgressTest, AHeldUpJobThatEndsDoesNotGoOn) {
   waits.mutable_job()->clear_state_reason();
   waits.mutable_job()->set_state(v1::JOB_STATE_CANCELLED);
   progress.OnEvent(waits);
-  EXPECT_EQ(Printed().find("it goes on"), std::string::npos);
+  EXPECT_EQ(Printed().find("the job continues"), std::string::npos);
 }
 
 TEST_F(ProgressTest, OneStudyShowsItsBestAndTheSpeedup) {

@@ -27,6 +27,8 @@ TEST(DataDirectory, IsClosedToOtherUsers) {
   const std::string data = directory.File("data");
   ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
   for (const char* const path : {"", "/backups", "/run"}) EXPECT_EQ(ModeOf(data + path), 0700u) << path;
+  EXPECT_EQ(ModeOf(data + "/tunefarmd.lock"), 0600u);
+  ASSERT_EQ(chmod((data + "/tunefarmd.lock").c_str(), 0644), 0);
   for (const mode_t open : {0755, 0777, 0750}) {
     ASSERT_EQ(chmod(data.c_str(), open), 0);
     ASSERT_EQ(chmod((data + "/backups").c_str(), open), 0);
@@ -34,6 +36,7 @@ TEST(DataDirectory, IsClosedToOtherUsers) {
     ASSERT_TRUE(OpenDataDirectory(data, NoEnvironment).ok());
     EXPECT_EQ(ModeOf(data), 0700u);
     EXPECT_EQ(ModeOf(data + "/backups"), 0700u);
+    EXPECT_EQ(ModeOf(data + "/tunefarmd.lock"), 0600u);
     EXPECT_EQ(ModeOf(data + "/run"), open & 0755) << "its sockets have modes of their own";
   }
   // Others may pass through, and see nothing.

@@ -166,8 +166,15 @@ TEST_F(RemoteCacheTest, WhatIsTooLargeIsRefused) {
   const absl::Status too_large = Put(cache.get(), "a", std::string(RemoteCache::kEntryBytesMax + 1, 'a'));
   EXPECT_EQ(too_large.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(MessageOf(too_large)), HasSubstr("8388609 bytes; one has at most 8388608"));
-  EXPECT_EQ(Put(cache.get(), "a", std::string(2 * kBlock, 'a')).code(), absl::StatusCode::kResourceExhausted);
+  const absl::Status too_long = Put(cache.get(), std::string(4096, 'k'), "data");
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(MessageOf(too_long)),
+              HasSubstr("owner, cache and key have 4107 bytes together; at most 4096 are allowed"));
   EXPECT_THAT(Files(), IsEmpty());
+  // Nothing makes way for an entry that does not fit in any case.
+  ASSERT_TRUE(Put(cache.get(), "kept", "data").ok());
+  EXPECT_EQ(Put(cache.get(), "a", std::string(2 * kBlock, 'a')).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(DataOf(cache.get(), "kept"), "data");
 }
 
 TEST_F(RemoteCacheTest, TheLargestEntryIsRead) {
@@ -178,14 +185,31 @@ TEST_F(RemoteCacheTest, TheLargestEntryIsRead) {
 }
 
 TEST_F(RemoteCacheTest, NothingIsWrittenThatLeavesTooLittleOnTheDisk) {
-  ASSERT_TRUE(Put(Open().get(), "a", "data").ok());
-  options_.free_bytes_min = int64_t{1} << 60;
+  // A disk of ten blocks, of which other programs use some.
+  int64_t others = 0;
+  options_.free_bytes_min = 4 * kBlock;
+  options_.free_bytes = [&](const std::string& path) -> absl::StatusOr<uint64_t> {
+    EXPECT_EQ(path, options_.path);
+    return static_cast<uint64_t>((10 - others - static_cast<int64_t>(Files().size())) * kBlock);
+  };
   const auto cache = Open();
-  const absl::Status refused = Put(cache.get(), "b", "data");
+  for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(Put(cache.get(), key, "data").ok());
+  EXPECT_EQ(cache->counts().removed, 0);
+  // As many entries make way as are needed.
+  others = 4;
+  ASSERT_TRUE(Put(cache.get(), "d", "data").ok());
+  EXPECT_EQ(cache->counts().removed, 2);
+  EXPECT_EQ(DataOf(cache.get(), "b"), "(none)");
+  EXPECT_EQ(DataOf(cache.get(), "c"), "data");
+  EXPECT_EQ(DataOf(cache.get(), "d"), "data");
+  // None does where all of them are too few.
+  others = 6;
+  const absl::Status refused = Put(cache.get(), "e", "data");
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("stay free on the disk"));
-  // A cache is no reason for a full disk.
-  EXPECT_THAT(Files(), IsEmpty());
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("16 KiB stay free on the disk"));
+  EXPECT_EQ(cache->counts().removed, 2);
+  EXPECT_EQ(DataOf(cache.get(), "c"), "data");
+  EXPECT_EQ(DataOf(cache.get(), "d"), "data");
 }
 
 TEST_F(RemoteCacheTest, ADamagedEntryIsAMissAndIsRemoved) {

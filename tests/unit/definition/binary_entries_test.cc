@@ -120,8 +120,8 @@ TEST(BinaryEntriesTest, ArgumentsOfCudaKernelsAreCounted) {
     return WhyEntriesDoNotFit(*plan, MakeBinary({"_Z3runPf"}, parameters), {{"run", "_Z3runPf"}});
   };
   EXPECT_EQ(why(1), "");
-  EXPECT_EQ(why(0), "launches[0]: 'run' takes 0 parameters, but 1 arguments are passed");
-  EXPECT_EQ(why(2), "launches[0]: 'run' takes 2 parameters, but 1 arguments are passed");
+  EXPECT_EQ(why(0), "launches[0]: 'run' takes 0 parameters, but 1 argument is passed");
+  EXPECT_EQ(why(2), "launches[0]: 'run' takes 2 parameters, but 1 argument is passed");
   EXPECT_EQ(ParametersOf(MakeBinary({"run"}, 3), "run"), 3);
   EXPECT_EQ(ParametersOf(MakeBinary({"run"}, 3), "walk"), -1);
 }
@@ -155,7 +155,7 @@ TEST(BinaryEntriesTest, StepsOfOtherConfigsAreLeftOut) {
   const std::string binary = MakeBinary({"run"}, 1);
   EXPECT_EQ(WhyEntriesDoNotFit(*plan, binary, {}, 1), "");
   EXPECT_EQ(WhyEntriesDoNotFit(*plan, binary, {}, 2),
-            "launches[1]: 'run' takes 1 parameters, but 2 arguments are passed");
+            "launches[1]: 'run' takes 1 parameter, but 2 arguments are passed");
   EXPECT_THAT(WhyEntriesDoNotFit(*plan, binary, {}, 3), HasSubstr("launches[2]: the binary has no function"));
 }
 

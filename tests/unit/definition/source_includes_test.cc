@@ -1,8 +1,10 @@
 #include "server/definition/source_includes.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +35,54 @@ std::vector<std::string> NamesIn(const std::string& source) {
     names.push_back((included.is_leading ? "+" : "") + name);
   }
   return names;
+}
+
+// Of files by their paths; the first is the source.
+IncludedHeaders IncludedBy(const std::vector<std::pair<std::string, std::string>>& files) {
+  return FindIncludedHeaders(files[0].first, files[0].second,
+                             [&files](const std::string& path) -> std::optional<std::string> {
+                               for (const auto& [name, content] : files) {
+                                 if (name == path) return content;
+                               }
+                               return std::nullopt;
+                             });
+}
+
+TEST(SourceIncludesTest, FindsHeadersThatAreIncludedWithQuotes) {
+  const IncludedHeaders found = IncludedBy({{"k.cu",
+                                             "#include <vector>\n#include \"a.h\"\n#include \"sub/b.h\"\n"
+                                             "#include \"cuda_fp16.h\"\n#include \"k.cu\"\n#include \"/etc/x.h\"\n"
+                                             "#if __has_include(\"optional.h\")\n#endif\n"},
+                                            {"a.h", "#include \"sub/../a.h\"\n#include \"../up.h\"\n"},
+                                            {"sub/b.h", "#include \"c.h\"\n#include \"a.h\"\n#include \"../d.h\"\n"},
+                                            {"sub/c.h", "x"},
+                                            {"d.h", "x"},
+                                            {"../up.h", "x"},
+                                            {"vector", "x"},
+                                            {"unused.h", "x"}});
+  EXPECT_THAT(found.paths, ElementsAre("a.h", "sub/b.h", "sub/c.h", "d.h"));
+  EXPECT_THAT(found.elsewhere, ElementsAre("cuda_fp16.h", "../up.h"));
+  EXPECT_FALSE(found.is_cut);
+}
+
+TEST(SourceIncludesTest, FindsNoMoreHeadersThanADefinitionTakes) {
+  std::vector<std::pair<std::string, std::string>> files = {{"k.cu", ""}};
+  for (int i = 0; i < 63; ++i) {
+    files.emplace_back(fmt::format("{}.h", i), "x");
+    files[0].second += fmt::format("#include \"{}.h\"\n", i);
+  }
+  EXPECT_THAT(IncludedBy(files).paths, testing::SizeIs(63));
+  EXPECT_FALSE(IncludedBy(files).is_cut);
+  files[0].second += "#include \"more.h\"\n";
+  files.emplace_back("more.h", "x");
+  EXPECT_THAT(IncludedBy(files).paths, testing::SizeIs(63));
+  EXPECT_TRUE(IncludedBy(files).is_cut);
+
+  const std::string large(5 << 20, 'x');
+  const IncludedHeaders cut =
+      IncludedBy({{"k.cu", "#include \"a.h\"\n#include \"b.h\"\n"}, {"a.h", large}, {"b.h", large}});
+  EXPECT_THAT(cut.paths, ElementsAre("a.h"));
+  EXPECT_TRUE(cut.is_cut);
 }
 
 TEST(SourceIncludesTest, FindsDirectivesAndTests) {

@@ -31,6 +31,12 @@ TEST(TextLocationTest, SyntaxErrorsAndTypingErrors) {
               StartsWith("k.pbtxt:2:3: Dim has no field 'nmae' (did you mean 'name'?)"));
 }
 
+TEST(TextLocationTest, AByteOrderMarkIsNoPartOfTheText) {
+  EXPECT_EQ(ErrorOf("\xEF\xBB\xBFparamters { }"),
+            "k.pbtxt:1:1: Kernel has no field 'paramters' (did you mean 'parameters'?)");
+  EXPECT_TRUE(ParseKernelText("\xEF\xBB\xBF" + std::string(kHead), "k.pbtxt").ok());
+}
+
 TEST(TextLocationTest, ExpressionsInOnePiece) {
   EXPECT_THAT(ErrorOf(std::string(kHead) + "flops: \"1 + oops\"\n"),
               StartsWith("k.pbtxt:3:13: flops: expression error at column 5"));

@@ -167,9 +167,9 @@ TEST(TritonKernelTest, TensorDescriptorsThatCannotBeMadeAreRefused) {
   };
   for (const Case& one :
        {Case{"block_shape: [\"1\"]", "shape: a tensor descriptor has 1 to 5 extents, not 0"},
-        Case{"shape: [\"2\", \"32\"] block_shape: \"1\"", "block_shape: 1 entries for 2 extents; 2 are needed"},
+        Case{"shape: [\"2\", \"32\"] block_shape: \"1\"", "block_shape: 1 entry for 2 extents; 2 are needed"},
         Case{"shape: [\"2\", \"32\"] strides: [\"32\", \"1\"] block_shape: [\"1\", \"8\"]",
-             "strides: 2 entries for 2 extents; 1 are needed, for the last dimension none"},
+             "strides: 2 entries for 2 extents; 1 is needed, for the last dimension none"},
         Case{"shape: \"kernel.registers\" block_shape: \"8\"", "shape[0]: "}}) {
     const std::string message = Message(CompileText(DescriptorText(one.of_a)).status());
     EXPECT_EQ(message.rfind(fmt::format("arguments[2].tensor_descriptor.{}", one.error), 0), 0U) << message;

@@ -105,7 +105,12 @@ TEST(DeviceClassTest, ConstantsNameEveryNumber) {
   EXPECT_EQ(constants.find("device.l2_bytes")->second, Value(int64_t{50} << 20));
   EXPECT_EQ(constants.find("device.grid_max_y")->second, Value(65535));
   EXPECT_EQ(constants.find("device.block_max_z")->second, Value(64));
-  for (const auto& [name, value] : constants) EXPECT_THAT(name, StartsWith("device."));
+  std::vector<Value> values;
+  for (const auto& [name, value] : constants) {
+    EXPECT_THAT(name, StartsWith("device."));
+    values.push_back(value);
+  }
+  EXPECT_EQ(Known("H100").ConstantValues(), values);
 }
 
 TEST(DeviceClassTest, RefusesBadMessages) {

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "server/records/measured_key.h"
 #include "server/store/job_rows.h"
 
 namespace tunefarm {
@@ -65,15 +65,17 @@ class ClaimsTest : public testing::Test {
     for (const Claim& claim : listed) {
       request.add_units()->set_unit_id(claim.unit_id);
       request.mutable_units()->rbegin()->set_token(claim.token);
+      request.mutable_units()->rbegin()->set_device_uuid(claim.assignment.device_uuid());
     }
     std::map<std::string, Claims::Demand> wanted = {{"device", {8, 0}}};
-    std::set<int64_t> left_jobs;
     wire::SynchronizeResponse response;
-    EXPECT_TRUE(claims_.Compare(request, &wanted, &left_jobs, &response));
+    left_jobs_.clear();
+    EXPECT_TRUE(claims_.Compare(request, &wanted, &left_jobs_, &response));
     return response;
   }
 
   Claims claims_{0};
+  std::set<int64_t> left_jobs_;  // of the last Compare
 };
 
 TEST_F(ClaimsTest, WhatTheAgentDoesNotListIsHandedOutAgainWithItsToken) {
@@ -82,6 +84,27 @@ TEST_F(ClaimsTest, WhatTheAgentDoesNotListIsHandedOutAgainWithItsToken) {
   ASSERT_THAT(response.assignments(), SizeIs(1));
   EXPECT_EQ(response.assignments(0).token(), MakeClaim(2).token);
   EXPECT_THAT(response.revoked_unit_ids(), IsEmpty());
+}
+
+// A call that lists no units, such as ClaimWork, may be the first of an agent that is read from the store.
+TEST_F(ClaimsTest, WhatTheAgentListsIsInItsHandsOnTheDeviceThatItNames) {
+  Claim read = MakeClaim(1);
+  read.assignment.set_device_uuid("the first of its class");
+  ASSERT_TRUE(claims_.Serve("agent", kEpoch, claims_.Follow(0), {read}, {}).ok());
+  EXPECT_THAT(Compare({MakeClaim(1)}).assignments(), IsEmpty());
+  claims_.Cancel(1);
+  EXPECT_THAT(claims_.Dropped(), IsEmpty()) << "it runs there";
+  EXPECT_THAT(Compare({}).assignments(), IsEmpty());
+  EXPECT_THAT(left_jobs_, ElementsAre(1));
+  EXPECT_THAT(claims_.Dropped(), SizeIs(1));
+  // Lost by its agent, it is handed out again to the device that had it.
+  read = MakeClaim(2, 2);
+  read.assignment.set_device_uuid("the first of its class");
+  ASSERT_TRUE(claims_.Serve("agent", kEpoch, claims_.Follow(0), {read}, {}).ok());
+  Compare({MakeClaim(2, 2)});
+  const auto response = Compare({});
+  ASSERT_THAT(response.assignments(), SizeIs(1));
+  EXPECT_EQ(response.assignments(0).device_uuid(), "device");
 }
 
 TEST_F(ClaimsTest, AHeldJobIsTakenBackAndKept) {
@@ -182,6 +205,7 @@ class ClaimedWorksTest : public ClaimsTest {
   void SetUp() override {
     Serve({Searched(1)});
     ASSERT_TRUE(claims_.Serve("other", kEpoch, claims_.Follow(0), {OfOther(2)}, {2}).ok());
+    claims_.NoteWorks(Searched(1), false);
   }
   static Claim Searched(int64_t unit_id) {
     Claim claim = MakeClaim(unit_id);
@@ -194,7 +218,7 @@ class ClaimedWorksTest : public ClaimsTest {
     for (auto& trial : *claim.assignment.mutable_trials()) trial.set_ordinal(trial.ordinal() + 10);
     return claim;
   }
-  Claims::WorkAnswer Ask(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
+  WorkClaimRequest BeginAsk(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
     wire::ClaimWorkRequest request;
     request.set_agent_id(claim.agent_id);
     request.set_epoch(claim.epoch);
@@ -203,106 +227,119 @@ class ClaimedWorksTest : public ClaimsTest {
     asked->set_token(claim.token);
     asked->set_ordinal(ordinal);
     asked->set_work(work);
-    const auto answers = claims_.AskWorks(request);
-    EXPECT_THAT(answers, SizeIs(1));
-    return answers.at(0);
+    WorkClaimRequest ask = claims_.BeginAsk(request);
+    EXPECT_THAT(ask.claims, SizeIs(1));
+    return ask;
   }
-  bool Runs(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
-    const Claims::WorkAnswer answer = Ask(claim, ordinal, work);
-    return !answer.is_elsewhere && !answer.measured.has_value();
+  // The store says that another agent has the claim of the work.
+  void Wait(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
+    WorkAnswer answer;
+    answer.is_elsewhere = true;
+    claims_.EndAsk(BeginAsk(claim, ordinal, work), {answer});
   }
-  static tunefarm::v1::Trial Ended(int64_t ordinal, tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_OK) {
+  bool IsAsked(const Claim& claim, int64_t ordinal, uint64_t work = 7) {
+    const WorkClaimRequest ask = BeginAsk(claim, ordinal, work);
+    claims_.EndAsk(ask, {});
+    return ask.claims.at(0).work != 0;
+  }
+  // A trial of the claim that does the work is stored: who is told.
+  std::set<std::string> End(const Claim& claim, uint64_t work = 7) {
     tunefarm::v1::Trial trial;
-    trial.set_ordinal(ordinal);
-    trial.set_outcome(outcome);
-    trial.set_phase(tunefarm::v1::PHASE_MEASURE);
-    trial.set_work(7);
-    return trial;
-  }
-  // It is stored and told.
-  std::set<std::string> Report(const Claim& claim, const tunefarm::v1::Trial& trial) {
-    const auto known = claims_.Find(ReportOf(claim, {trial.ordinal()}));
-    EXPECT_TRUE(known.has_value());
-    std::set<std::string> told = claims_.EndWorks(*known, {trial});
-    claims_.Reported(*known, {trial});
-    return told;
+    trial.set_work(work);
+    return claims_.EndWorks(claim, {trial});
   }
 };
 
-TEST_F(ClaimedWorksTest, AVerdictIsTakenOverByTheAgentThatWaits) {
-  EXPECT_TRUE(Runs(Searched(1), 0));
-  EXPECT_TRUE(Ask(OfOther(2), 10).is_elsewhere);
-  EXPECT_THAT(Report(Searched(1), Ended(0)), ElementsAre("other"));
-  EXPECT_EQ(Ask(OfOther(2), 10).measured, 0);
-  EXPECT_EQ(Ask(OfOther(2), 10).study_id, 10);
+TEST_F(ClaimedWorksTest, TheStoreIsAskedForWhatTheAgentHolds) {
+  const WorkClaimRequest ask = BeginAsk(OfOther(2), 10);
+  EXPECT_EQ(ask.agent_id, "other");
+  EXPECT_EQ(ask.epoch, kEpoch);
+  EXPECT_EQ(ask.claims[0].study_id, 10);
+  EXPECT_EQ(ask.claims[0].unit_id, 2);
+  EXPECT_EQ(ask.claims[0].token, OfOther(2).token);
+  EXPECT_EQ(ask.claims[0].ordinal, 10);
+  EXPECT_EQ(ask.claims[0].work, WorkKey("scope", 7));
+  wire::ClaimWorkRequest request;
+  request.set_agent_id("other");
+  request.set_epoch(kEpoch);
+  request.add_claims()->set_unit_id(2);
+  EXPECT_TRUE(claims_.KnowsUnits(request));
+  request.add_claims()->set_unit_id(3);
+  EXPECT_FALSE(claims_.KnowsUnits(request)) << "it may have been claimed through another daemon";
+  request.set_epoch(kEpoch + 1);
+  EXPECT_TRUE(claims_.KnowsUnits(request)) << "the agent is not served";
 }
 
-TEST_F(ClaimedWorksTest, OnlyVerdictsAreTakenOver) {
-  EXPECT_TRUE(Runs(Searched(1), 0));
-  EXPECT_TRUE(Ask(OfOther(2), 10).is_elsewhere);
-  EXPECT_THAT(Report(Searched(1), Ended(0, tunefarm::v1::OUTCOME_NOISY)), ElementsAre("other"));
-  EXPECT_TRUE(Runs(OfOther(2), 10));
-  EXPECT_TRUE(Ask(Searched(1), 1).is_elsewhere);
-  tunefarm::v1::Trial throttled = Ended(10);
-  throttled.mutable_measurement()->set_throttled(true);
-  EXPECT_THAT(Report(OfOther(2), throttled), ElementsAre("agent"));
-  EXPECT_TRUE(Runs(Searched(1), 1));
-  // What is itself a copy is none: its first trial is reported, too.
-  tunefarm::v1::Trial copy = Ended(1);
-  copy.set_reused(true);
-  Report(Searched(1), copy);
-  EXPECT_TRUE(Runs(OfOther(2), 11));
+TEST_F(ClaimedWorksTest, AWorkDependsOnItsScope) {
+  Claim moved = Searched(3);
+  moved.measured_scope = "another driver";
+  Claim final = Searched(4);
+  final.measured_scope.clear();
+  Serve({Searched(1), moved, final});
+  EXPECT_NE(BeginAsk(Searched(1), 0).claims[0].work, BeginAsk(moved, 0).claims[0].work);
+  EXPECT_FALSE(IsAsked(final, 0)) << "nothing of it is taken over";
+  EXPECT_FALSE(IsAsked(Searched(1), 0, 0)) << "its work is not known";
+  EXPECT_TRUE(IsAsked(Searched(1), 0));
 }
 
-TEST_F(ClaimedWorksTest, AClaimEndsWithItsUnit) {
-  const auto returned = [&] { claims_.Erase(Searched(1)); };
-  const auto lost = [&] { claims_.EraseAgent("agent"); };
-  const auto held = [&] { claims_.Hold(1); };
-  const auto dropped = [&] { claims_.Cancel(1); };
-  const auto not_listed = [&] {
-    wire::SynchronizeRequest request;
-    request.set_agent_id("agent");
-    request.set_epoch(kEpoch);
-    std::map<std::string, Claims::Demand> wanted;
-    std::set<int64_t> left_jobs;
-    wire::SynchronizeResponse response;
-    EXPECT_TRUE(claims_.Compare(request, &wanted, &left_jobs, &response));
-  };
-  for (const std::function<void()>& leave :
-       {std::function<void()>(returned), std::function<void()>(lost), std::function<void()>(held),
-        std::function<void()>(dropped), std::function<void()>(not_listed)}) {
-    claims_.BeginAgain();
-    SetUp();
-    EXPECT_TRUE(Runs(Searched(1), 0));
-    EXPECT_TRUE(Ask(OfOther(2), 10).is_elsewhere);
-    leave();
-    EXPECT_TRUE(Runs(OfOther(2), 10));
-  }
-}
-
-TEST_F(ClaimedWorksTest, WhatTheAgentDoesNotHoldRunsAndClaimsNothing) {
+TEST_F(ClaimedWorksTest, NothingIsAskedForWhatTheAgentDoesNotHold) {
   Claim wrong = Searched(1);
   wrong.token += 1;
-  EXPECT_TRUE(Runs(wrong, 0));
+  EXPECT_FALSE(IsAsked(wrong, 0));
   wrong = Searched(1);
   wrong.epoch += 1;
-  EXPECT_TRUE(Runs(wrong, 0));
-  EXPECT_TRUE(Runs(Searched(1), 5)) << "no trial of the unit";
-  EXPECT_TRUE(Runs(Searched(2), 10)) << "another agent's unit";
-  EXPECT_TRUE(Runs(OfOther(2), 10));
-  EXPECT_TRUE(Ask(Searched(1), 0).is_elsewhere);
+  EXPECT_FALSE(IsAsked(wrong, 0));
+  EXPECT_FALSE(IsAsked(Searched(2), 10)) << "another agent's unit";
+  EXPECT_FALSE(IsAsked(Searched(3), 0));
+  claims_.EraseAgent("agent");
+  EXPECT_FALSE(IsAsked(Searched(1), 0));
+}
+
+TEST_F(ClaimedWorksTest, AgentsThatWaitAreToldOnceWhenATrialOfTheWorkIsStored) {
+  Wait(OfOther(2), 10);
+  EXPECT_THAT(End(Searched(1), 8), IsEmpty());
+  EXPECT_THAT(End(Searched(1)), ElementsAre("other"));
+  EXPECT_THAT(End(Searched(1)), IsEmpty());
+  // Its answer is under way.
+  BeginAsk(OfOther(2), 10);
+  EXPECT_THAT(End(Searched(1)), ElementsAre("other"));
+  // It need not wait: its trial runs, or the store did not answer.
+  claims_.EndAsk(BeginAsk(OfOther(2), 10), {WorkAnswer()});
+  claims_.EndAsk(BeginAsk(OfOther(2), 11, 9), {});
+  EXPECT_THAT(End(Searched(1)), IsEmpty());
+  EXPECT_THAT(End(Searched(1), 9), IsEmpty());
+  Wait(OfOther(2), 10);
+  EXPECT_THAT(End(OfOther(2)), IsEmpty()) << "it knows";
+}
+
+TEST_F(ClaimedWorksTest, AJobThatHasEndedIsForgotten) {
+  EXPECT_TRUE(claims_.KnowsWorks(10));
+  Wait(OfOther(2), 10);
+  claims_.ShareWorks();
+  EXPECT_TRUE(claims_.SharesWorks());
+  claims_.Forget(1);
+  EXPECT_FALSE(claims_.KnowsWorks(10));
+  EXPECT_FALSE(claims_.SharesWorks());
+  EXPECT_THAT(End(Searched(1)), IsEmpty());
+  // What ends while a unit of it is claimed is not noted later, where nobody would forget it.
+  claims_.BeginClaim("agent");
+  claims_.Forget(1);
+  claims_.NoteWorks(Searched(1), true);
+  EXPECT_FALSE(claims_.SharesWorks());
+  claims_.EndClaim("agent");
+  claims_.NoteWorks(Searched(1), true);
+  EXPECT_TRUE(claims_.SharesWorks());
 }
 
 TEST_F(ClaimedWorksTest, WorksAreForgottenWhenTheDatabaseIsReplaced) {
-  EXPECT_TRUE(Runs(Searched(1), 0));
-  const auto known = claims_.Find(ReportOf(Searched(1), {0}));
-  ASSERT_TRUE(known.has_value());
+  Wait(OfOther(2), 10);
+  claims_.ShareWorks();
   claims_.Follow(1);
-  EXPECT_THAT(claims_.EndWorks(*known, {Ended(0)}), IsEmpty());
-  Claim other = OfOther(2);
-  other.replacements = 1;
-  ASSERT_TRUE(claims_.Serve("other", kEpoch, 1, {other}, {2}).ok());
-  EXPECT_TRUE(Runs(other, 10));
+  EXPECT_FALSE(claims_.KnowsWorks(10));
+  EXPECT_FALSE(claims_.SharesWorks());
+  EXPECT_THAT(End(Searched(1)), IsEmpty());
+  claims_.NoteWorks(Searched(1), true);
+  EXPECT_FALSE(claims_.KnowsWorks(10)) << "what was read before says nothing";
 }
 
 TEST_F(ClaimsTest, AUnitThatMustBeAloneWaitsForTheOthers) {

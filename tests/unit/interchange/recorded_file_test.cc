@@ -137,6 +137,10 @@ TEST(RecordedFile, ErrorsNameTheFieldAndThePlace) {
                 .find("the parameter \"y\" is missing"),
             std::string::npos);
   EXPECT_EQ(MessageOf(ReadRecordedFile("{\"results\": []}", "f").status()), "f:1:1: the file has no results");
+  for (const char* other : {"block_size_x,time\n32,1.5\n", "[]", "\xFF\xFE{"}) {
+    EXPECT_EQ(MessageOf(ReadRecordedFile(other, "f").status()),
+              "f:1:1: this is neither a T4 file nor a cache file of Kernel Tuner: those are objects in JSON");
+  }
   EXPECT_NE(MessageOf(ReadRecordedFile("\x1f\x8b garbage", "f").status()).find("f: byte "), std::string::npos);
 }
 
@@ -154,7 +158,7 @@ TEST(RecordedFile, RowsWithoutAUsableObjectiveAreLeftOutAndCounted) {
     ASSERT_TRUE(file.ok()) << value << file.status();
     EXPECT_EQ(file->rows.size(), 1u) << value;
     ASSERT_EQ(file->notes.size(), 1u) << value;
-    EXPECT_EQ(file->notes[0], "1 of 2 rows are left out: \"time\" is no number above 0; the first is /cache/2,3.");
+    EXPECT_EQ(file->notes[0], "1 of 2 rows is left out: \"time\" is no number above 0; the first is /cache/2,3.");
   }
   // The first row gives the names of the parameters, kept or not.
   const auto first = ReadRecordedFile(FileText(RowText(1, "{\"name\": \"time\", \"value\": NaN}") + "," +

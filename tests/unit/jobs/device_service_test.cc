@@ -161,6 +161,27 @@ TEST_F(DeviceServiceTest, AJobNoneOfWhoseTrialsEndsSaysWhatItWaitsFor) {
             (std::vector<std::string>{first + "10.0 s" + doing, first + "20.0 s" + doing, first + "40.0 s" + doing}));
 }
 
+TEST_F(DeviceServiceTest, TimeWithoutADeviceIsNoWaitForATrial) {
+  Farm farm(directory_.path());
+  const std::string job = farm.SubmitJob({1024});
+  ASSERT_TRUE(farm.RunUntil([&] { return farm.Job(job).progress().done() >= 3; }));
+  BreakDevices(&farm, {"HOST-1"}, "its health check fails");
+  farm.RunFor(std::chrono::minutes(5));
+  EXPECT_THAT(farm.Job(job).state_reason(),
+              testing::MatchesRegex("no device that the job can use is in service; .*CPU: its health check fails"));
+  farm.evaluator().set_scripter([](const FakeEvaluator::Question& /*question*/) {
+    FakeEvaluator::Script script;
+    script.run_time = std::chrono::seconds(45);
+    return script;
+  });
+  farm.service().SetDeviceQuarantine("HOST-1", "");
+  farm.RunFor(std::chrono::seconds(5));
+  EXPECT_EQ(farm.Job(job).state_reason(), "");
+  farm.RunFor(std::chrono::seconds(10));
+  EXPECT_THAT(farm.Job(job).state_reason(), testing::HasSubstr("waiting for the next trial"));
+  EXPECT_THAT(farm.Job(job).state_reason(), testing::HasSubstr("for more than 10.0 s: "));
+}
+
 TEST_F(DeviceServiceTest, AJobWithoutPromotionLeavesNoBest) {
   Farm farm(directory_.path());
   tunefarm::v1::Job measures_only;

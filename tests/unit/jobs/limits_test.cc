@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/file.h"
+#include "server/base/format.h"
 #include "server/base/status.h"
 #include "server/base/thread.h"
 #include "server/sanitizers.h"
@@ -557,7 +558,7 @@ TEST_F(LimitsTest, ThousandsOfJobsWaitInLittleMemoryAndTheNextIsRefused) {
   farm.RunControl();
   const auto refused = submit();
   EXPECT_EQ(ReasonOf(refused.status()), "TOO_MANY_JOBS");
-  EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr(std::to_string(farm.limits.active_jobs_max)));
+  EXPECT_THAT(std::string(MessageOf(refused.status())), HasSubstr(FormatCount(farm.limits.active_jobs_max)));
   const int64_t per_job = (resident() - before) / farm.limits.active_jobs_max;
   RecordProperty("bytes_per_job", std::to_string(per_job));
 #if !TUNEFARM_ADDRESS_SANITIZER && !TUNEFARM_THREAD_SANITIZER  // They keep books on all memory.

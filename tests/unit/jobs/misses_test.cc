@@ -146,18 +146,30 @@ TEST_F(MissesTest, APromotionTakesExactlyItsProblemAway) {
   job.set_no_promotion(true);
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({4096}, TestKernel(), job)));
   EXPECT_THAT(Listed(), ElementsAre("N=4096 x1"));
-  // Nor does the best of another program of that name.
+}
+
+TEST_F(MissesTest, TheNewestDefinitionOfANameTakesAwayWhatOlderOnesWereAskedFor) {
   tunefarm::v1::Kernel edited = TestKernel();
   edited.mutable_sources(0)->set_content("extern \"C\" void scale(const float*, float*) { }  // edited");
+  const std::string of_the_older = farm_.SubmitJob({4096}, TestKernel());
   ASSERT_TRUE(farm_.service().CreateKernel(edited).ok());
-  EXPECT_EQ(Ask(4096), tunefarm::v1::MATCH_NEAREST_SHAPE);
-  const std::string old_program = farm_.Job(farm_.SubmitJob({4096}, TestKernel())).name();
-  ASSERT_TRUE(farm_.Finish(old_program));
-  EXPECT_THAT(Listed(), ElementsAre("N=4096 x2"));
-  // The job's definition is the newest now, until the other one is submitted again.
+  Ask(4096);
+  Ask(8192);
+  farm_.RunFor(std::chrono::milliseconds(1));
+  ASSERT_TRUE(farm_.Finish(of_the_older));
+  EXPECT_THAT(Listed(), ElementsAre("N=4096 x1", "N=8192 x1")) << "an older definition answers none of these questions";
+
+  // A job's definition is the newest of its name. Nobody has asked for it.
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({8192}, TestKernel())));
+  EXPECT_THAT(Listed(), IsEmpty()) << "the best of 4096 is of the newest definition, too";
   EXPECT_EQ(Ask(4096), tunefarm::v1::MATCH_EXACT);
+  ASSERT_TRUE(farm_.service().misses().Write().ok());
+  EXPECT_THAT(farm_.store().lookups()->LoadMisses().value(), IsEmpty());
+  // Callers of the other definition are counted again.
+  farm_.RunFor(std::chrono::milliseconds(1));
   ASSERT_TRUE(farm_.service().CreateKernel(edited).ok());
   EXPECT_EQ(Ask(4096), tunefarm::v1::MATCH_STALE_SOURCE);
+  EXPECT_THAT(Listed(), ElementsAre("N=4096 x1"));
 }
 
 TEST_F(MissesTest, WhatWasWrittenDownIsThereAfterACrash) {

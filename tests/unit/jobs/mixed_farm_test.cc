@@ -3,14 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "server/base/status.h"
+#include "tests/fakes/faulty_store.h"
 #include "tests/unit/jobs/control_agents.h"
 
 namespace tunefarm {
@@ -110,30 +115,19 @@ class MixedFarmTest : public ControlAgentsTest {
     return submitted.status();
   }
 
-  std::string name_;
-};
-
-// ---- Work that several agents would do ----
-
-class SharedWorkTest : public MixedFarmTest {
- protected:
-  SharedWorkTest() {
-    Join("a", HostDevice("HOST-1"));
-    Join("b", HostDevice("HOST-2"));
-    Submit();
-    a_ = Ask("a", "HOST-1").assignments(0);
-    b_ = Ask("b", "HOST-2").assignments(0);
+  static void AddClaim(const wire::Assignment& assignment, int trial, uint64_t work, wire::ClaimWorkRequest* request) {
+    auto* const claim = request->add_claims();
+    claim->set_unit_id(assignment.unit_id());
+    claim->set_token(assignment.token());
+    claim->set_ordinal(assignment.trials(trial).ordinal());
+    claim->set_work(work);
   }
   // Control's answer to the claim of a trial of the assignment.
   wire::WorkAnswer Claim(const std::string& id, const wire::Assignment& assignment, int trial, uint64_t work) {
     wire::ClaimWorkRequest request;
     request.set_agent_id(id);
     request.set_epoch(epochs_[id]);
-    auto* const claim = request.add_claims();
-    claim->set_unit_id(assignment.unit_id());
-    claim->set_token(assignment.token());
-    claim->set_ordinal(assignment.trials(trial).ordinal());
-    claim->set_work(work);
+    AddClaim(assignment, trial, work, &request);
     const auto response = control_->link().ClaimWork(request);
     TUNEFARM_CHECK_OK(response);
     TUNEFARM_CHECK(response->answers_size() == 1);
@@ -156,6 +150,55 @@ class SharedWorkTest : public MixedFarmTest {
     control_->executor.RunUntilIdle();
   }
 
+  // The next unit of the agent.
+  wire::Assignment Next(const std::string& id, const std::string& device) {
+    const wire::SynchronizeResponse response = Ask(id, device);
+    TUNEFARM_CHECK(response.assignments_size() == 1);
+    return response.assignments(0);
+  }
+
+  std::string name_;
+};
+
+// ---- Work that several agents would do ----
+
+// What stands of a trial cannot be read, where its work is looked up.
+class DamagedWorks final : public FaultyStore {
+ public:
+  DamagedWorks(Store* store, int64_t ordinal) : FaultyStore(store), units_(&state_, ordinal) {}
+
+  UnitStore* units() override { return &units_; }
+
+ private:
+  class Units : public FaultyUnits {
+   public:
+    Units(const FaultyStoreState* state, int64_t ordinal) : FaultyUnits(state, &Store::units), ordinal_(ordinal) {}
+
+    absl::StatusOr<std::vector<WorkAnswer>> ClaimWorks(const WorkClaimRequest& request) override {
+      auto answers = FaultyUnits::ClaimWorks(request);
+      if (!answers.ok()) return answers;
+      for (WorkAnswer& answer : *answers) {
+        if (answer.measured.has_value() && answer.measured->ordinal == ordinal_) answer.measured->detail = "\xff";
+      }
+      return answers;
+    }
+
+   private:
+    const int64_t ordinal_;
+  };
+
+  Units units_;
+};
+
+class SharedWorkTest : public MixedFarmTest {
+ protected:
+  SharedWorkTest() {
+    Join("a", HostDevice("HOST-1"));
+    Join("b", HostDevice("HOST-2"));
+    Submit();
+    a_ = Ask("a", "HOST-1").assignments(0);
+    b_ = Ask("b", "HOST-2").assignments(0);
+  }
   wire::Assignment a_, b_;
 };
 
@@ -196,36 +239,154 @@ TEST_F(SharedWorkTest, AnotherAgentRunsWhereTheFirstIsLostOrHasNoVerdict) {
   EXPECT_FALSE(Claim("a", a_, 0, 7).is_elsewhere());
 }
 
-TEST_F(SharedWorkTest, DaemonsThatStartAgainKnowOfNoWork) {
-  EXPECT_TRUE(Runs("a", a_, 0, 7));
-  Restart();
-  // The first call of each agent restores its claims, and the first one that asks runs.
-  const auto listed = [&](const std::string& id, const std::string& device, const wire::Assignment& assignment) {
-    wire::SynchronizeRequest request = Request(id, device, 0);
-    request.set_control("the one before");
-    auto* const unit = request.add_units();
-    unit->set_unit_id(assignment.unit_id());
-    unit->set_token(assignment.token());
-    unit->set_device_uuid(device);
-    const auto response = control_->link().Synchronize(request);
+TEST_F(SharedWorkTest, OnlyVerdictsOfTrialsThatRanAreTakenOver) {
+  const auto report = [&](const wire::Assignment& unit, const std::function<void(Trial*)>& change) {
+    wire::ReportTrialsRequest request = ReportOf("a", unit);
+    request.mutable_trials(0)->set_work(7);
+    change(request.mutable_trials(0));
+    const auto response = control_->link().ReportTrials(request);
     TUNEFARM_CHECK_OK(response);
-    return response->shares_work();
+    EXPECT_EQ(response->verdict(), wire::REPORT_VERDICT_ACCEPTED);
+    control_->executor.RunUntilIdle();
   };
-  EXPECT_FALSE(listed("b", "HOST-2", b_)) << "it is alone here";
-  EXPECT_TRUE(listed("a", "HOST-1", a_));
-  EXPECT_TRUE(Runs("b", b_, 0, 7));
-  EXPECT_TRUE(Claim("a", a_, 0, 7).is_elsewhere());
+  report(a_, [](Trial* trial) { trial->set_outcome(tunefarm::v1::OUTCOME_NOISY); });
+  EXPECT_FALSE(Claim("b", b_, 0, 7).has_measured());
+  report(Next("a", "HOST-1"), [](Trial* trial) { trial->mutable_measurement()->set_throttled(true); });
+  EXPECT_FALSE(Claim("b", b_, 0, 7).has_measured());
+  report(Next("a", "HOST-1"), [](Trial* trial) { trial->set_reused(true); });
+  EXPECT_FALSE(Claim("b", b_, 0, 7).has_measured()) << "the trial that ran is stored, too";
+  const wire::Assignment last = Next("a", "HOST-1");
+  report(last, [](Trial* /*trial*/) {});
+  EXPECT_EQ(Claim("b", b_, 0, 7).measured().ordinal(), last.trials(0).ordinal());
 }
 
-TEST_F(SharedWorkTest, ACallHasABoundAndAnAgentThatIsAloneIsNotToAsk) {
+TEST_F(SharedWorkTest, DaemonsThatStartAgainKnowWhatIsClaimedAndMeasured) {
+  EXPECT_TRUE(Runs("a", a_, 0, 7));
+  Restart();
+  // Its trial is claimed before its agent is heard, and by a call that lists no units.
+  EXPECT_TRUE(Claim("b", b_, 0, 7).is_elsewhere());
+  wire::SynchronizeRequest request = Request("b", "HOST-2", 0);
+  request.set_control("the one before");
+  auto* const unit = request.add_units();
+  unit->set_unit_id(b_.unit_id());
+  unit->set_token(b_.token());
+  unit->set_device_uuid("HOST-2");
+  const auto response = control_->link().Synchronize(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_TRUE(response->shares_work()) << "it is alone here, but the study has works";
+  EXPECT_EQ(response->revoked_unit_ids_size(), 0);
+  EXPECT_TRUE(Runs("a", a_, 0, 7)) << "it has the claim";
+  ReportFirst("a", a_, 7, tunefarm::v1::OUTCOME_OK);
+  Restart();
+  EXPECT_EQ(Claim("b", b_, 0, 7).measured().ordinal(), a_.trials(0).ordinal());
+}
+
+TEST_F(SharedWorkTest, AnAgentThatIsAloneIsToAskForWhatAnotherOneHasMeasured) {
+  ReportFirst("b", b_, 7, tunefarm::v1::OUTCOME_OK);
+  Leave("b");
+  const wire::SynchronizeResponse response = Ask("a", "HOST-1", 0);
+  EXPECT_TRUE(response.shares_work());
+  EXPECT_EQ(Claim("a", a_, 0, 7).measured().ordinal(), b_.trials(0).ordinal());
+}
+
+TEST_F(SharedWorkTest, ADamagedRowCostsThatRowAlone) {
+  ReportFirst("a", a_, 7, tunefarm::v1::OUTCOME_OK);
+  const wire::Assignment next = Next("a", "HOST-1");
+  ReportFirst("a", next, 8, tunefarm::v1::OUTCOME_OK);
+  DamagedWorks damaged(store_.get(), a_.trials(0).ordinal());
+  control_ = nullptr;
+  control_ = std::make_unique<Control>(&damaged, &clock_, &entropy_);
+  wire::ClaimWorkRequest request;
+  request.set_agent_id("b");
+  request.set_epoch(epochs_["b"]);
+  for (const uint64_t work : {7, 8}) AddClaim(b_, 0, work, &request);
+  const auto response = control_->link().ClaimWork(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_EQ(response->answers_size(), 2);
+  EXPECT_FALSE(response->answers(0).has_measured() || response->answers(0).is_elsewhere());
+  EXPECT_EQ(response->answers(1).measured().ordinal(), next.trials(0).ordinal());
+  // Where nothing can be read, nothing is known, and trials run.
+  damaged.set_faults([](std::string_view) { return FaultyStore::Fault::kBefore; });
+  EXPECT_TRUE(absl::IsUnavailable(control_->link().ClaimWork(request).status()));
+  control_ = nullptr;
+}
+
+TEST_F(MixedFarmTest, AnAgentThatIsAloneAsksOnlyForWhatWasMeasuredBeforeItsTime) {
+  Join("one", HostDevice("CPU-1"));
+  const std::string job = Submit();
+  const wire::SynchronizeResponse first = Ask("one", "CPU-1");
+  EXPECT_FALSE(first.shares_work());
+  wire::ReportTrialsRequest report = ReportOf("one", first.assignments(0));
+  report.mutable_trials(0)->set_work(7);
+  ASSERT_TRUE(control_->link().ReportTrials(report).ok());
+  control_->executor.RunUntilIdle();
+  EXPECT_FALSE(Ask("one", "CPU-1").shares_work()) << "it has measured that itself";
+  Restart();
+  Die("one", "CPU-1");
+  const wire::SynchronizeResponse next = Ask("one+", "CPU-1");
+  EXPECT_TRUE(next.shares_work());
+  ASSERT_EQ(next.assignments_size(), 1);
+  Run("one+", next.assignments(0));
+  while (const auto final = UntilFinal("one+", "CPU-1")) Run("one+", *final);
+  ASSERT_EQ(Job(job).state(), tunefarm::v1::JOB_STATE_SUCCEEDED);
+  EXPECT_FALSE(Ask("one+", "CPU-1").shares_work()) << "of what is left nothing was measured";
+}
+
+TEST_F(MixedFarmTest, AnAgentThatIsStartedAgainIsToAskForWhatItsProcessBeforeHasMeasured) {
+  Join("one", HostDevice("CPU-1"));
+  Submit();
+  const wire::SynchronizeResponse first = Ask("one", "CPU-1");
+  EXPECT_FALSE(first.shares_work());
+  ReportFirst("one", first.assignments(0), 7, tunefarm::v1::OUTCOME_OK);
+  Die("one", "CPU-1");
+  const wire::SynchronizeResponse next = Ask("one+", "CPU-1");
+  EXPECT_TRUE(next.shares_work());
+  ASSERT_EQ(next.assignments_size(), 1);
+  EXPECT_EQ(Claim("one+", next.assignments(0), 0, 7).measured().ordinal(), first.assignments(0).trials(0).ordinal());
+}
+
+// Each served by a control daemon of its own.
+TEST_F(MixedFarmTest, AgentsOfSeveralDaemonsMeasureAWorkOnce) {
+  control_ = nullptr;
+  control_ = std::make_unique<Control>(store_.get(), &clock_, &entropy_, "first");
+  std::unique_ptr<Control> other = std::make_unique<Control>(store_.get(), &clock_, &entropy_, "second");
+  control_->executor.RunUntilIdle();
+  other->executor.RunUntilIdle();
+  Join("a", HostDevice("CPU-1"));
+  Submit();
+  const wire::SynchronizeResponse of_a = Ask("a", "CPU-1");
+  ASSERT_EQ(of_a.assignments_size(), 1);
+  EXPECT_TRUE(of_a.shares_work()) << "there may be agents of other daemons";
+  EXPECT_TRUE(Runs("a", of_a.assignments(0), 0, 7));
+  std::swap(control_, other);
+  Join("b", HostDevice("CPU-2"));
+  const wire::SynchronizeResponse of_b = Ask("b", "CPU-2", 2);
+  ASSERT_EQ(of_b.assignments_size(), 2);
+  EXPECT_TRUE(Claim("b", of_b.assignments(0), 0, 7).is_elsewhere());
+  EXPECT_TRUE(Runs("b", of_b.assignments(0), 0, 8));
+  std::swap(control_, other);
+  ReportFirst("a", of_a.assignments(0), 7, tunefarm::v1::OUTCOME_OK);
+  // It moves to the other daemon, which its first call there does not list anything to.
+  const wire::Assignment more = Ask("a", "CPU-1").assignments(0);
+  std::swap(control_, other);
+  EXPECT_EQ(Claim("b", of_b.assignments(1), 0, 7).measured().ordinal(), of_a.assignments(0).trials(0).ordinal());
+  EXPECT_TRUE(Claim("a", more, 0, 8).is_elsewhere());
+  ReportFirst("b", of_b.assignments(0), 8, tunefarm::v1::OUTCOME_OK);
+  EXPECT_EQ(Claim("a", more, 0, 8).measured().ordinal(), of_b.assignments(0).trials(0).ordinal());
+  // And back, with a unit that the first daemon has not seen.
+  const wire::Assignment last = Ask("a", "CPU-1").assignments(0);
+  std::swap(control_, other);
+  EXPECT_EQ(Claim("a", last, 0, 8).measured().ordinal(), of_b.assignments(0).trials(0).ordinal());
+  std::swap(control_, other);
+  other->service->Stop();
+}
+
+TEST_F(SharedWorkTest, ACallHasABound) {
   wire::ClaimWorkRequest request;
   for (int i = 0; i < 257; ++i) request.add_claims();
   EXPECT_TRUE(absl::IsInvalidArgument(control_->link().ClaimWork(request).status()));
   request.mutable_claims()->DeleteSubrange(0, 1);
   EXPECT_EQ(control_->link().ClaimWork(request)->answers_size(), 256) << "of an agent that is not known";
-  EXPECT_TRUE(Ask("a", "HOST-1", 0).shares_work());
-  Leave("b");
-  EXPECT_FALSE(Ask("a", "HOST-1", 0).shares_work());
 }
 
 // ---- Who may run it ----

@@ -1,8 +1,10 @@
 // Configs whose binary and launches are equal are one measurement; what races gets the time to beat.
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -70,6 +72,56 @@ TEST_F(ReuseTest, ConfigsThatDoTheSameAreMeasuredOnce) {
     EXPECT_TRUE(finalists.emplace(values.at("T").int_value(), grid).second);
   }
   EXPECT_EQ(finalists.size(), 4u);
+}
+
+// The daemon is killed again and again, and what its agent knew with it.
+TEST_F(ReuseTest, WhatWasMeasuredBeforeARestartIsNotMeasuredAgain) {
+  int claims = 0;
+  const auto count_claims = [&] {
+    farm_.hooked_store->set_faults([&claims](std::string_view call) {
+      claims += call == "ClaimWorks";
+      return FaultyStore::Fault::kNone;
+    });
+  };
+  const auto twins = [](const std::string& name) {
+    return CudaDefinition(name,
+                          "parameters { name: 'T' values { ints: [ 1, 2, 3, 4 ] } } parameters { name: 'R' range { "
+                          "first: 1 last: 24 } bind: BIND_RUN }",
+                          "min(R, 1)", "32");
+  };
+  tunefarm::v1::Job request;
+  request.mutable_strategy()->set_strategy_name("exhaustive");
+  count_claims();
+  const std::string job = farm_.SubmitJob({1024}, twins("twins"), request);
+  ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Trials(job).size() >= 10; }));
+  EXPECT_EQ(claims, 0) << "an agent that has measured everything itself asks nobody";
+  for (const size_t stored : {30u, 60u}) {
+    farm_.Crash();
+    farm_.Boot();
+    count_claims();
+    ASSERT_TRUE(farm_.RunUntil([&] { return farm_.Trials(job).size() >= stored; }));
+  }
+  farm_.Crash();
+  farm_.Boot();
+  count_claims();
+  ASSERT_TRUE(farm_.Finish(job));
+  EXPECT_GT(claims, 0);
+  std::map<int64_t, std::set<int64_t>> measured, copied_from;  // ordinals by T
+  int reused = 0;
+  for (const auto& [name, trial] : Search(farm_, job)) {
+    EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_OK) << name;
+    auto& ordinals = trial.reused() ? copied_from : measured;
+    ordinals[trial.config().values().at("T").int_value()].insert(trial.reused() ? trial.reused_ordinal()
+                                                                                : trial.ordinal());
+    reused += trial.reused();
+  }
+  EXPECT_EQ(reused, 96 - 4);
+  EXPECT_EQ(measured.size(), 4u);
+  EXPECT_EQ(copied_from, measured);
+  // What begins now is measured by this process alone.
+  claims = 0;
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024}, twins("others"), request)));
+  EXPECT_EQ(claims, 0);
 }
 
 TEST_F(ReuseTest, APolicyCanAskForEachToBeMeasured) {

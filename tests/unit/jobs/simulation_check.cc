@@ -128,7 +128,8 @@ void Simulation::CheckStudy(const JobRow& row, const StudyRow& study) {
   ASSERT_TRUE(summary.ParseFromString(study.detail));
   const bool is_whole = summary.search_ended_because().find("without a better one") == std::string::npos;
   if (is_whole) {
-    EXPECT_EQ(static_cast<int64_t>(trials->rows.size()), next_ordinal) << "an ordinal has no outcome";
+    EXPECT_EQ(static_cast<int64_t>(trials->rows.size()), next_ordinal)
+        << "an ordinal has no outcome; the search ended because of: " << summary.search_ended_because();
   }
   std::set<std::string> searched;
   for (const TrialRow& trial : trials->rows) {

@@ -93,6 +93,13 @@ TEST(SimulationTest, ANodeThatStoodStillTellsWhatTheStoreSays) { RunSeed(1496); 
 // stored.
 TEST(SimulationTest, DevicesAreShownOnceTheirClassIsStored) { RunSeed(288, Agents::kReal, Nodes::kLone); }
 
+// A step that ended a search was not stored, the units that it had withdrawn were, and the study searched on without
+// them.
+TEST(SimulationTest, UnitsAreWithdrawnOnceTheEndOfTheSearchIsStored) {
+  RunSeed(21856, Agents::kPlayed, Nodes::kLone);
+  RunSeed(21856, Agents::kReal, Nodes::kLone);
+}
+
 TEST(SimulationTest, OneSeedIsOneRun) {
   for (const Agents agents : {Agents::kPlayed, Agents::kReal}) {
     const Simulation::Outcome first = RunSeed(7, agents), second = RunSeed(7, agents);

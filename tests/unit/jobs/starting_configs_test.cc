@@ -137,7 +137,7 @@ TEST_F(StartingConfigs, Refusals) {
   Add(1, 1, 1, &job);
   const auto refused = farm_.service().Submit(job, TestKernel(), "", false).status();
   EXPECT_THAT(std::string(MessageOf(refused)),
-              HasSubstr("starting_configs[0].problem_index is 1, the job has 1 problems"));
+              HasSubstr("starting_configs[0].problem_index is 1, the job has 1 problem"));
   job.clear_starting_configs();
   for (int i = 0; i < 4097; ++i) Add(0, 1, 1, &job);
   EXPECT_EQ(ReasonOf(farm_.service().Submit(job, TestKernel(), "", false).status()), "JOB_INVALID");

@@ -38,6 +38,21 @@ TEST_F(SubmitTest, RefusesAnUnknownKernelWithTheLikelyMeantOne) {
   EXPECT_THAT(Text(status), HasSubstr("did you mean 'scale'"));
 }
 
+// As a built-in one that was never tuned here.
+TEST_F(SubmitTest, SaysHowAKernelThatIsNotStoredBecomesSo) {
+  for (const bool is_empty : {true, false}) {
+    if (!is_empty) {
+      ASSERT_TRUE(farm_.service().CreateKernel(TestKernel()).ok());
+    }
+    auto job = OneProblem();
+    job.set_kernel("matmul_host");
+    const absl::Status status = Refused(job, std::nullopt);
+    EXPECT_EQ(ReasonOf(status), "KERNEL_NOT_FOUND");
+    EXPECT_THAT(Text(status),
+                testing::AllOf(HasSubstr("there is no kernel 'matmul_host'"), HasSubstr("tunefarm tune KERNEL")));
+  }
+}
+
 TEST_F(SubmitTest, RefusesAnUnknownDimAndNamesTheProblem) {
   auto job = OneProblem();
   auto* second = job.add_problems();

@@ -381,7 +381,7 @@ TEST_F(StudyResultsTest, TrialsThatCannotBeReadAreLeftOutAndCounted) {
   EXPECT_EQ(seen.unreadable, 2);
   EXPECT_EQ(seen.stored, 2);
   ASSERT_EQ(log.lines().size(), 1u);
-  EXPECT_THAT(log.lines()[0].message, testing::HasSubstr("2 trials of study 1"));
+  EXPECT_THAT(log.lines()[0].message, testing::HasSubstr("study 1: 2 trials are not readable"));
   EXPECT_THAT(log.lines()[0].message, testing::HasSubstr("the stored trial 1 cannot be read"));
 
   trials().Put(1, RowOf(4));

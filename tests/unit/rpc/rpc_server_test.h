@@ -94,7 +94,7 @@ class RpcServerTest : public testing::Test {
     store_ = *std::move(store);
     if (fill) fill(store_.get());
     hung_store_ = std::make_unique<FaultyStore>(store_.get());
-    for (const char* const call : {"ListJobs", "GetJob", "FindProgram"}) {
+    for (const char* const call : {"ListJobs", "GetJob", "FindProgram", "ClaimWorks"}) {
       hung_store_->instead_of(call) = [this] {
         if (is_store_hung_) Block();
         return absl::OkStatus();
@@ -240,7 +240,7 @@ class RpcServerTest : public testing::Test {
   FakeEntropy entropy_;
   std::atomic<int> shutdowns_{0};
   std::atomic<int> blocked_{0};
-  std::atomic<bool> is_store_hung_{false};  // it reads no jobs and finds no programs
+  std::atomic<bool> is_store_hung_{false};  // it does not answer some calls: see the constructor
   CompileConfigs compile_;                  // set by tests that compile
   Notification all_are_blocked_;
   Notification release_;

@@ -5,6 +5,7 @@
 #include "server/access/call_rules.h"
 #include "server/base/hash.h"
 #include "tests/unit/rpc/rpc_server_test.h"
+#include "tunefarm/agent/v1/agent.grpc.pb.h"
 #include "tunefarm/v1/access_service.grpc.pb.h"
 
 namespace tunefarm {
@@ -299,6 +300,45 @@ TEST_F(RpcServerTest, SlowCallsHoldUpNoLookUpsAndDeadlinesHold) {
   EXPECT_EQ(v1::ServerService::NewStub(Channel("admin.sock"))->CreateBackup(&hurried, {}, &response).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   release_.Notify();
+}
+
+// Another daemon may hang with the store's lock of a study.
+TEST_F(RpcServerTest, ClaimsOfWorksThatWaitHoldUpNoOtherCallsOfAgents) {
+  constexpr int kOfOnePrincipal = 2;
+  is_store_hung_ = true;
+  RpcServerOptions options;
+  options.addresses = {"127.0.0.1:0"};
+  options.agents = &plane_->link();
+  options.is_insecure = true;
+  auto server = RpcServer::Start(Services(), Clock::Real(), options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = agent::v1::AgentService::NewStub(
+      grpc::CreateChannel((*server)->addresses().at(0), grpc::InsecureChannelCredentials()));
+  std::vector<Thread> callers;
+  for (int i = 0; i < kOfOnePrincipal; ++i) {
+    callers.emplace_back("claim", [&stub] {
+      grpc::ClientContext context;
+      agent::v1::ClaimWorkResponse response;
+      const grpc::Status status = stub->ClaimWork(&context, agent::v1::ClaimWorkRequest(), &response);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+    });
+  }
+  while (blocked_ < kOfOnePrincipal) Notification().WaitFor(std::chrono::milliseconds(1));
+  for (int i = 0; i < 4; ++i) {
+    grpc::ClientContext context;
+    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(50, GPR_TIMESPAN)));
+    agent::v1::ClaimWorkResponse response;
+    EXPECT_EQ(stub->ClaimWork(&context, agent::v1::ClaimWorkRequest(), &response).error_code(),
+              grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  EXPECT_EQ(blocked_.load(), kOfOnePrincipal) << "the others hold no connection of the database";
+  grpc::ClientContext context;
+  agent::v1::SynchronizeResponse response;
+  const grpc::Status status = stub->Synchronize(&context, agent::v1::SynchronizeRequest(), &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(response.epoch_expired());
+  release_.Notify();
+  callers.clear();
 }
 
 TEST_F(RpcServerTest, CallsThatWaitForTheStoreHoldUpNoneThatMemoryAnswers) {

@@ -28,7 +28,9 @@ class RecordingReporter final : public PhaseReporter {
 // A kernel definition with its source, the default config's binary, and both host backends, as a worker would use them.
 class HostKernel {
  public:
-  HostKernel(const std::string& definition, const std::string& source) { TUNEFARM_CHECK_OK(Open(definition, source)); }
+  HostKernel(const std::string& definition, const std::string& source, const WorkerOptions& options = {}) {
+    TUNEFARM_CHECK_OK(Open(definition, source, options));
+  }
 
   Config DefaultConfig() const { return prepared_.plan->DefaultConfig(prepared_.problem); }
 
@@ -91,13 +93,12 @@ class HostKernel {
   RecordingReporter reporter;
 
  private:
-  absl::Status Open(const std::string& definition, const std::string& source) {
+  absl::Status Open(const std::string& definition, const std::string& source, WorkerOptions options) {
     ASSIGN_OR_RETURN(v1::Kernel kernel, ParseKernelText(definition, "kernel.pbtxt"));
     kernel.mutable_sources(0)->set_content(source);
     ASSIGN_OR_RETURN(prepared_.plan, KernelPlan::Compile(kernel));
     ASSIGN_OR_RETURN(prepared_.problem, prepared_.plan->ResolveProblem(v1::Problem()));
     prepared_.device_class.kind = DeviceKind::kHost;
-    WorkerOptions options;
     options.scratch_directory = scratch_.path();
     ASSIGN_OR_RETURN(compiler_, MakeHostCompileBackend(options));
     ASSIGN_OR_RETURN(runner_, MakeHostRunBackend(options));
@@ -114,7 +115,8 @@ class HostKernel {
 // A prepared kernel with the one binary that all trials of a test suite run.
 class CompiledHostKernel final : public HostKernel {
  public:
-  CompiledHostKernel(const std::string& definition, const std::string& source) : HostKernel(definition, source) {
+  CompiledHostKernel(const std::string& definition, const std::string& source, const WorkerOptions& options = {})
+      : HostKernel(definition, source, options) {
     EXPECT_TRUE(Prepare().ok());
     EXPECT_EQ(Compile(DefaultConfig(), &artifact_).outcome(), v1::OUTCOME_OK);
   }

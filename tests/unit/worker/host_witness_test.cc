@@ -1,5 +1,7 @@
 // Kernels that do their work only where they believe that it is looked at: none gets a time that is not true.
 
+#include "server/worker/host/host_witness.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,7 +17,56 @@
 namespace tunefarm {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+
+TEST(HostSlackTest, GrowsWithWhatAFirstLaunchPaysFor) {
+  // Of a launch of a second in which so many helpers are busy all the time.
+  const auto slack_ns = [](bool is_cold, size_t buffer_bytes, int busy_helpers) {
+    const WitnessedTime time{.wall_ns = 1e9, .others_busy_ns = 1e9 * busy_helpers, .helpers = busy_helpers};
+    return SlackOf(HostSlack(is_cold, buffer_bytes), time, 1e9);
+  };
+  const double least_ns = slack_ns(true, 1 << 30, 0);
+  EXPECT_EQ(slack_ns(true, 0, 0), least_ns) << "cold caches are as cold in samples";
+  EXPECT_GT(slack_ns(true, 0, 1), least_ns);
+  EXPECT_GT(slack_ns(false, 1 << 20, 0), least_ns);
+  EXPECT_GT(slack_ns(false, 1 << 20, 1) - slack_ns(true, 0, 1), slack_ns(false, 1 << 20, 0) - least_ns)
+      << "another core has written the bytes";
+  EXPECT_EQ(slack_ns(false, 1 << 30, 0), slack_ns(false, size_t{1} << 40, 0)) << "of large buffers it is bounded";
+}
+
+TEST(NothingProcessTest, LaunchesTakeNothingButOverhead) {
+  const auto process = NothingProcess::Start(4);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ((*process)->wanted_threads(), 4);
+  for (const double busy_ns : {0.0, 3e6}) {
+    const auto time = (*process)->Launch(busy_ns);
+    ASSERT_TRUE(time.ok()) << time.status();
+    EXPECT_EQ(time->helpers, 3);
+    EXPECT_FALSE(time->on_device);
+    EXPECT_GT(time->wall_ns, 0);
+  }
+}
+
+TEST(WitnessFailureTest, OnlyATimeThatStandsIsNone) {
+  WitnessVerdict verdict;
+  verdict.claimed_ns = 1e3;
+  verdict.witnessed_ns = 1e6;
+  verdict.launches = 27;
+  EXPECT_FALSE(FailureOf(verdict, true));
+  verdict.unsettled = true;
+  Failure failure = FailureOf(verdict, true);
+  EXPECT_EQ(failure.outcome, v1::OUTCOME_LOST) << "it says nothing about the config";
+  EXPECT_THAT(failure.message, HasSubstr("27 launches"));
+  verdict.unsettled = false;
+  verdict.contradicted = true;
+  failure = FailureOf(verdict, true);
+  EXPECT_EQ(failure.outcome, v1::OUTCOME_WRONG_RESULT);
+  EXPECT_THAT(failure.message, HasSubstr("27 launches"));
+  EXPECT_THAT(FailureOf(verdict, false).message, HasSubstr("RESTORE_PER_SAMPLE"));
+  verdict.failure = {v1::OUTCOME_RUN_CRASH, "It crashed."};
+  EXPECT_EQ(FailureOf(verdict, true).message, "It crashed.");
+}
 
 // y = 2 x after some milliseconds of work. DOES comes when a config runs: every config has the same binary.
 constexpr char kDefinition[] = R"(
@@ -33,6 +84,7 @@ constexpr char kDefinition[] = R"(
 )";
 
 constexpr char kSource[] = R"(
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -99,13 +151,18 @@ extern "C" void run(const float* x, float* y, long n, int does) {
       is_ending = true;
       Work(x, y, n);
       return;
+    case 8:
+      // As if something that is not seen worked meanwhile.
+      if (y[n - 1] != y[n - 1]) poll(nullptr, 0, 3);
+      reference(x, y, n);
+      return;
     default:
       Work(x, y, n);
   }
 }
 )";
 
-enum { kHonest, kUnlessPoisoned, kFirstResult, kOnce, kByInputs, kAsynchronous, kAlternates, kEnds };
+enum { kHonest, kUnlessPoisoned, kFirstResult, kOnce, kByInputs, kAsynchronous, kAlternates, kEnds, kSleeps };
 
 class HostWitnessTest : public testing::TestWithParam<v1::HostIsolation> {
  protected:
@@ -140,7 +197,8 @@ TEST_P(HostWitnessTest, WorkThatIsSkippedBetweenSamplesIsFound) {
   const std::pair<int, const char*> cases[] = {{kUnlessPoisoned, "timed from outside"},
                                                {kFirstResult, "On other inputs than before"},
                                                {kOnce, "right before the timing"},
-                                               {kByInputs, "timed from outside"}};
+                                               {kByInputs, "timed from outside"},
+                                               {kSleeps, "timed from outside"}};
   for (const auto& [does, message] : cases) {
     const worker::v1::Result result = Run(does, true);
     EXPECT_EQ(result.outcome(), v1::OUTCOME_WRONG_RESULT) << does << ": " << result.message();
@@ -235,6 +293,7 @@ extern "C" void honest(const float* x, float* y, long n, int kind, long rounds) 
 
 TEST(HonestTest, TwoHundredConfigsAreWitnessedAndNoneIsRefused) {
   CompiledHostKernel kernel(kHonestDefinition, kHonestSource);
+  int ok = 0;
   for (const bool warm_cache : {false, true}) {
     for (int64_t kind = 0; kind < 5; ++kind) {
       for (int64_t cost = 0; cost < 20; ++cost) {
@@ -245,10 +304,14 @@ TEST(HonestTest, TwoHundredConfigsAreWitnessedAndNoneIsRefused) {
         input.config.Set("KIND", Value(kind));
         input.config.Set("COST", Value(cost));
         const worker::v1::Result result = kernel.Run(input);
-        EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << "kind " << kind << ", cost " << cost << ": " << result.message();
+        // What a machine that is busy with something else leaves undecided.
+        EXPECT_THAT(result.outcome(), AnyOf(v1::OUTCOME_OK, v1::OUTCOME_LOST))
+            << "kind " << kind << ", cost " << cost << ": " << result.message();
+        ok += result.outcome() == v1::OUTCOME_OK ? 1 : 0;
       }
     }
   }
+  EXPECT_GE(ok, 190);
 }
 
 // Processes that compute without a pause, `for_each` for each processor of the machine.
@@ -290,8 +353,7 @@ TEST(HonestTest, NoneIsRefusedWhereEveryLaunchWaitsForAProcessor) {
       input.config.Set("KIND", Value(kind));
       input.config.Set("COST", Value(cost));
       const worker::v1::Result result = kernel.Run(input);
-      // Of the kind with a thread its waits are not seen.
-      EXPECT_TRUE(result.outcome() == v1::OUTCOME_OK || (kind == 2 && result.outcome() == v1::OUTCOME_LOST))
+      EXPECT_THAT(result.outcome(), AnyOf(v1::OUTCOME_OK, v1::OUTCOME_LOST))
           << "kind " << kind << ", cost " << cost << ": " << result.message();
     }
   }

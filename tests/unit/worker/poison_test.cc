@@ -34,6 +34,14 @@ TEST(PoisonTest, IntegersAreBytes) {
   EXPECT_EQ(bytes, std::vector<std::byte>(8, std::byte{0xA5}));
 }
 
+TEST(PoisonTest, BothPatternsAreDrawn) {
+  PhiloxStream random(1);
+  int seconds = 0;
+  for (int i = 0; i < 1000; ++i) seconds += DrawPattern(&random) == PoisonPattern::kSecond ? 1 : 0;
+  EXPECT_GT(seconds, 400);
+  EXPECT_LT(seconds, 600);
+}
+
 TEST(GuardTest, EveryDamagedByteIsFound) {
   // No multiple of the word that is compared at once.
   std::vector<std::byte> zone(61);

@@ -8,6 +8,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _data_files
+from tunefarm._display import a_type, count_text
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._source import CUDA, Parameter, Source
 
@@ -55,8 +56,8 @@ def read(arguments: Any, answer: Any, verify: Any, source: Source) -> List[Argum
                                    "parameters")
     parameters = source.parameters
     if parameters is not None and len(parameters) != len(arguments):
-        raise InvalidArgumentError(f"the kernel has {len(parameters)} parameters, and {len(arguments)} arguments are "
-                                   "given")
+        raise InvalidArgumentError(f"the kernel has {count_text(len(parameters), 'parameter')}, and "
+                                   f"{count_text(len(arguments), 'argument is', 'arguments are')} given")
     answers = _answers(answer, len(arguments))
     names = names_of([parameter.name for parameter in parameters] if parameters else [""] * len(arguments))
     made = []
@@ -124,7 +125,7 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
     if not is_tensor and not hasattr(given, "__cuda_array_interface__") and not isinstance(given, numpy.ndarray):
         hint = ("give numpy.int32(...), numpy.float32(...) or the like, so that its type is known"
                 if isinstance(given, (bool, int, float)) else "give an array of NumPy, CuPy or PyTorch, or a NumPy scalar")
-        raise InvalidArgumentError(f"{what} is a {type(given).__name__}; {hint}")
+        raise InvalidArgumentError(f"{what} is {a_type(given)}; {hint}")
     host, own = _data_files.on_host(given, what)
     if host.size == 0:
         raise InvalidArgumentError(f"{what} has no elements")

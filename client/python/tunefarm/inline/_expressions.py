@@ -15,6 +15,7 @@ import math
 import random
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
+from tunefarm._display import a_type
 from tunefarm.errors import InvalidArgumentError
 
 Config = Mapping[str, Any]
@@ -128,7 +129,7 @@ def plain(value: Any, what: str) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # numpy.float64 is a float, and has another repr
         value = value.item()
     if not isinstance(value, (bool, int, float, str)):
-        raise InvalidArgumentError(f"{what} is a {type(value).__name__}; give an int, a float, a bool or a string")
+        raise InvalidArgumentError(f"{what} is {a_type(value)}; give an int, a float, a bool or a string")
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
         raise InvalidArgumentError(f"{what} is {value}, which has more than 64 bits")
     if isinstance(value, float) and not math.isfinite(value):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from tunefarm import _arrays, _cuda, launch
+from tunefarm._display import count_text
 from tunefarm.errors import FailedPreconditionError, InvalidArgumentError, LaunchError
 from tunefarm.inline import _definition
 from tunefarm.inline._arguments import Argument
@@ -79,7 +80,7 @@ class Program:
     def launch(self, config: Mapping[str, Any], given: Sequence[Any], stream: Any = None) -> None:
         """Enqueues the kernel on the caller's arguments: as many as were tuned, scalars with the same values."""
         if len(given) != len(self.arguments):
-            raise InvalidArgumentError(f"the kernel takes {len(self.arguments)} arguments, not {len(given)}")
+            raise InvalidArgumentError(f"the kernel takes {count_text(len(self.arguments), 'argument')}, not {len(given)}")
         values = {}
         for index, (argument, value) in enumerate(zip(self.arguments, given)):
             if argument.array is None:

@@ -8,6 +8,7 @@ import math
 import warnings
 from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from tunefarm._display import a_type
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._expressions import plain
 from tunefarm.inline._space import Space
@@ -162,7 +163,7 @@ def metrics(given: Any, parameters: Collection[str]) -> List[Tuple[str, Callable
         if isinstance(item, str):
             _check_names(item, what, [*parameters, *MEASURED, *(metric for metric, _ in made)])
         elif not callable(item):
-            raise InvalidArgumentError(f"{what} is a {type(item).__name__}; give a function or a string")
+            raise InvalidArgumentError(f"{what} is {a_type(item)}; give a function or a string")
         made.append((name, _metric(item, what)))
     return made
 

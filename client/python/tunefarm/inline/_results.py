@@ -6,6 +6,7 @@ import math
 import warnings
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
+from tunefarm._display import count_text
 from tunefarm.errors import FailedPreconditionError, InvalidArgumentError
 from tunefarm.inline._launching import Program
 from tunefarm.inline._options import Objective
@@ -80,7 +81,7 @@ class Results(List[Dict[str, Any]]):
         """Where the first config is the reference, and others give something else."""
         differ = sum(failure["outcome"] == Outcome.WRONG_RESULT.name for failure in self.failed)
         if self.verified_against_first_config and differ:
-            warnings.warn(f"the outputs of {differ} configs differ from those of the first config; where they may depend on "
+            warnings.warn(f"the outputs of {count_text(differ, 'config')} differ from those of the first config; where they may depend on "
                           f"the parameters, {advice}", stacklevel=3)
 
     def no_config_text(self) -> str:

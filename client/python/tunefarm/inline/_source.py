@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tunefarm import _files
+from tunefarm._display import a_type
 from tunefarm.errors import InvalidArgumentError
 
 CUDA, HOST = "CUDA", "HOST_CXX"
@@ -77,7 +78,7 @@ def read(kernel_name: Any, kernel_source: Any, lang: Optional[str], count: Optio
         text = kernel_source
         _add_headers(text, Path.cwd(), Path.cwd(), files)
     else:
-        raise InvalidArgumentError(f"kernel_source is a {type(kernel_source).__name__}; give code or a file's name")
+        raise InvalidArgumentError(f"kernel_source is {a_type(kernel_source)}; give code or a file's name")
     for item in rest:
         files[Path(os.fspath(item)).name] = _read_file(Path(os.fspath(item)))
     language = _language(text, lang)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Union
 
+from tunefarm._display import a_type
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline._expressions import Formula, Listed, names_read, plain
 
@@ -115,7 +116,7 @@ def _as_list(restrictions: Any) -> List[Any]:
     if callable(restrictions) or isinstance(restrictions, str):
         return [restrictions]
     if not isinstance(restrictions, (list, tuple)):
-        raise InvalidArgumentError(f"restrictions is a {type(restrictions).__name__}; give a function or a list of strings")
+        raise InvalidArgumentError(f"restrictions is {a_type(restrictions)}; give a function or a list of strings")
     return list(restrictions)
 
 
@@ -129,7 +130,7 @@ def _restriction(given: Any, what: str, names: Mapping[str, Any]) -> Formula:
     if isinstance(given, str):
         return Formula(given, what, names, is_condition=True)
     if not callable(given) or hasattr(given, "preProcess"):
-        raise InvalidArgumentError(f"{what} is a {type(given).__name__}; give a string, or a function of a dict")
+        raise InvalidArgumentError(f"{what} is {a_type(given)}; give a string, or a function of a dict")
     return Formula(_of_a_dict(given, names), what, names, is_condition=True)
 
 

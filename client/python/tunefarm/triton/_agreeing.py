@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 from tunefarm import _wire
 from tunefarm._snapshot import Snapshot
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError, TunefarmError, UnavailableError
-from tunefarm.triton import _asking, _kept
+from tunefarm.triton import _asking, _gpu, _kept, _session
+from tunefarm.triton._gpu import Gpu
 
 
 class Agreed(NamedTuple):
@@ -29,12 +30,12 @@ class _Begin(NamedTuple):
     revision: int  # of the catalog
 
 
-def agreed(kernel: "_asking.Kernel", key: Any, run_id: str, snapshot: Optional[str], find: Callable[[], str]) -> Agreed:
+def agreed(kernel: _asking.Kernel, key: Any, run_id: str, snapshot: Optional[str], find: Callable[[], str]) -> Agreed:
     """`find` has the daemon tune a kernel that it does not know, and says what came of it.
 
     TunefarmError where what the other processes launch cannot be known here: the daemon is away, and neither this machine's
     notes nor the snapshot answer; or nobody could describe the kernel to the daemon."""
-    name, gpu, session = kernel.name(key), _asking.current_gpu(), _asking.current_session()
+    name, gpu, session = kernel.name(key), _gpu.current(), _session.current()
     try:
         run = session.run(run_id)
         begin = _Begin(run.begun_at_ms, run.revision)
@@ -56,7 +57,7 @@ def agreed(kernel: "_asking.Kernel", key: Any, run_id: str, snapshot: Optional[s
         return _without_daemon(run_id, name, gpu, snapshot, error)
 
 
-def _without_daemon(run_id: str, name: str, gpu: "_asking.Gpu", snapshot: Optional[str],
+def _without_daemon(run_id: str, name: str, gpu: Gpu, snapshot: Optional[str],
                     error: TunefarmError) -> Agreed:
     def unknown(why: str) -> UnavailableError:
         return UnavailableError(f"what the other processes of run {run_id} use cannot be known here: {error.message}; and "
@@ -102,11 +103,11 @@ def _noted_begin(run_id: str) -> Optional[_Begin]:
         return None
 
 
-def _note(run_id: str, begin: _Begin, name: str, gpu: "_asking.Gpu", config: Dict[str, Any]) -> None:
+def _note(run_id: str, begin: _Begin, name: str, gpu: Gpu, config: Dict[str, Any]) -> None:
     _kept.keep(_file_of(run_id, name), gpu.kind, {**begin._asdict(), "config": config})
 
 
-def _noted(run_id: str, begin: _Begin, name: str, gpu: "_asking.Gpu") -> Optional[Dict[str, Any]]:
+def _noted(run_id: str, begin: _Begin, name: str, gpu: Gpu) -> Optional[Dict[str, Any]]:
     noted = _kept.read(_file_of(run_id, name), gpu.kind)
     config = noted.get("config")
     is_of_run = (noted.get("at_ms"), noted.get("revision")) == begin

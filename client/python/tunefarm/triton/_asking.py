@@ -1,42 +1,31 @@
 """What @tunefarm.triton.autotune asks the daemon for. Private.
 
 The best config of a kernel and a key is that of a definition whose display name has the digest of both, so that one call
-by name answers. The definition itself is of the first call with the key: its shapes, types, scalars and integers.
-Answers are kept for later starts, which use them without asking; a thread then asks again, for the next start."""
+by name answers. The definition itself is of the first call with the key: its shapes, types, scalars and integers."""
 
 from __future__ import annotations
 
-import _thread
-import atexit
-import collections
 import functools
 import hashlib
-import os
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Callable, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from tunefarm import _connection, _data_files, model
-from tunefarm._run import Run
-from tunefarm.client import Client
-from tunefarm.errors import (DeadlineExceededError, FailedPreconditionError, InvalidArgumentError, NotFoundError,
-                             ResourceExhaustedError, TunefarmError, UnavailableError)
+from tunefarm import _data_files, model
+from tunefarm._display import a_type
+from tunefarm.errors import InvalidArgumentError, UnavailableError
 from tunefarm.inline import _arguments, _definition
 from tunefarm.inline._arguments import Argument
 from tunefarm.inline._space import Space
-from tunefarm.triton import _descriptors, _kept, _log, _source, _tune
+from tunefarm.triton import _descriptors, _gpu, _log, _session, _source, _tune
+from tunefarm.triton._gpu import Gpu
 from tunefarm.triton._log import Decision
+from tunefarm.triton._session import Session
 from tunefarm.v1 import kernel_pb2
 
-_LABEL = "tunefarm.triton.autotune"
-_WORST_MATCH = "STALE_SOURCE"  # the same kernel and key, where other shapes were submitted later
-_LOOKUP_SECONDS = 10.0
 _TUNE_SECONDS = 1800.0  # of a job; Triton tunes what takes longer, such as one whose turn does not come
-# Before the daemon is asked again for a kept answer: the launch continues without sharing the interpreter lock.
-_REFRESH_PAUSE_SECONDS = 0.1
 _LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_cooperative_grid", "launch_pdl")
 _INTEGER_BYTES_MAX = 16 << 20  # of a tensor that is taken by value
 _ADDRESS_MIN, _ADDRESS_END = 1 << 32, 1 << 57  # of the tensors to which a tensor of integers may point
@@ -51,41 +40,48 @@ Upload = Callable[[Any, str], Any]
 
 
 class Kernel:
-    """An Autotuner as the daemon sees it. InvalidArgumentError names what of it the daemon cannot respect."""
+    """An Autotuner as the daemon sees it, at the moment when this is made. One launch at a time uses it."""
 
     def __init__(self, tuner: Any) -> None:
+        """InvalidArgumentError names what of it the daemon cannot respect. Takes 0.1 ms, where the source is prepared."""
         if getattr(tuner, "user_defined_pre_hook", False) or getattr(tuner, "user_defined_post_hook", False):
             raise InvalidArgumentError("@triton.autotune has a pre_hook or post_hook, which the daemon cannot call")
         if getattr(tuner, "_do_bench", None) is not None:
             raise InvalidArgumentError("@triton.autotune has do_bench, warmup, rep or use_cuda_graph; the daemon measures in "
                                        "its own way")
         self._tuner = tuner
-        self._heuristics: List[Mapping[str, Callable[..., Any]]] = []
-        inner = tuner.fn
-        while _source.is_heuristics(inner):
-            self._heuristics.append(inner.values)
-            inner = inner.fn
+        heuristics, inner = _layers(tuner)
         if not isinstance(getattr(inner, "fn", None), FunctionType) or not hasattr(inner, "params"):
-            raise InvalidArgumentError(f"@triton.autotune is around a {type(inner).__name__}; the daemon takes functions of "
+            raise InvalidArgumentError(f"@triton.autotune is around {a_type(inner)}; the daemon takes functions of "
                                        "@triton.jit, and @triton.heuristics around them")
-        self._function = inner
-        parts = [str(getattr(sys.modules.get("triton"), "__version__", "")), *_source.alone(inner).values(),
-                 _key_text(tuple(getattr(tuner, "keys", ()))), *(str(config) for config in tuner.configs),
-                 *(f"{name} {_source.text_of(function)}" for values in self._heuristics for name, function in values.items()),
+        self._function, self._heuristics = inner, heuristics
+        self._source = _source.Text(inner)
+        self._made_of = _traits(tuner)
+        parts = [_triton_version(), self._source.text, _key_text(tuple(getattr(tuner, "keys", ()))),
+                 *(str(config) for config in tuner.configs),
+                 *(f"{name} {_source.text_of(function)}" for values in heuristics for name, function in values.items()),
                  *_pruning_of(tuner)]
         self._digest = hashlib.sha256("\0".join(parts).encode())
+        self._short_name = _definition.display_name(inner.fn.__name__)[:40]
+
+    def is_current(self) -> bool:
+        """Whether a Kernel that is made of the Autotuner now would be the same."""
+        try:
+            return self._source.is_current() and bool(_traits(self._tuner) == self._made_of)
+        except Exception:  # in comparing what the program has put there
+            return False
 
     def name(self, key: Any) -> str:
         """The display name of its definitions for the key."""
         digest = self._digest.copy()
         digest.update(f"\0{_key_text(key)}".encode())
-        return f"{_definition.display_name(self._function.fn.__name__)[:40]}_{digest.hexdigest()[:20]}"
+        return f"{self._short_name}_{digest.hexdigest()[:20]}"
 
     def known(self, key: Any, pruned: Callable[[], Sequence[Any]]) -> Optional[Decision]:
         """One of the decorator's configs, or of those that pruning makes: the one that is kept from an earlier start on
         the same kind of GPU, for which the daemon is asked again later, or else the one that the daemon has found; None
         if there is neither. UnavailableError where the daemon is away and nothing is kept."""
-        name, gpu, session = self.name(key), current_gpu(), current_session()
+        name, gpu, session = self.name(key), _gpu.current(), _session.current()
         kept = self.listed(session.kept(name, gpu), pruned)
         if kept is not None and gpu.kind:
             session.refresh(name, gpu)
@@ -109,14 +105,14 @@ class Kernel:
     def tune(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> Decision:
         """Waits until the daemon has tried all configs. Where none ran and was right, the decision is Triton's own
         tuning."""
-        name, gpu, session = self.name(key), current_gpu(), current_session()
+        name, gpu, session = self.name(key), _gpu.current(), _session.current()
         running = session.job_of(name)
         if running is not None:  # of another process
             session.client().wait(running, timeout=_TUNE_SECONDS)
             found = self.known(key, lambda: configs)
             if found is not None:
                 return found
-        _synchronize()  # what the caller has enqueued would disturb measurements
+        _gpu.synchronize()  # what the caller has enqueued would disturb measurements
         for first in range(min(len(configs), _REFERENCES_MAX)):
             job = self._submitted("tune", name, gpu, session, key, configs[first:], args, kwargs, timeout=_TUNE_SECONDS)
             if job.best is not None:
@@ -131,31 +127,31 @@ class Kernel:
 
     def submit(self, key: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> str:
         """Has the daemon tune it. Returns which job does, for people."""
-        name, gpu, session = self.name(key), current_gpu(), current_session()
+        name, gpu, session = self.name(key), _gpu.current(), _session.current()
         job = session.job_of(name) or self._submitted("submit", name, gpu, session, key, configs, args, kwargs)
         return f"{job.name} tunes it"
 
-    def _submitted(self, method: str, name: str, gpu: "Gpu", session: "_Session", key: Any, configs: Sequence[Any],
+    def _submitted(self, method: str, name: str, gpu: Gpu, session: Session, key: Any, configs: Sequence[Any],
                    args: Any, kwargs: Any, **options: Any) -> model.Job:
         client = session.client()
         made = self._definition(name, key, configs, args, kwargs, functools.partial(client.upload_array, progress=False))
         with tempfile.TemporaryDirectory(prefix="tunefarm-") as folder:
             return getattr(client, method)(_definition.write(made, Path(folder)), progress=False,
                                            device=session.selector(gpu), strategy="exhaustive", promote_given=True,
-                                           label=f"{_LABEL} {name}", **options)
+                                           label=f"{_session.LABEL} {name}", **options)
 
     @staticmethod
     def _config(configs: Sequence[Any], answer: Mapping[str, Any]) -> Optional[Any]:
         """The one that the answer's values mean."""
-        def has(values: Iterable[Tuple[str, Any]]) -> bool:
-            return all(answer.get(name, value) == value for name, value in values)
-
-        def is_meant(config: Any) -> bool:
+        for config in configs if answer else ():
             # First the values in which most configs differ.
-            return (has((name, _unwrapped(value)) for name, value in config.kwargs.items()) and
-                    has({**_tune.OPTIONS, **_values_of(config)}.items()))
-
-        return next((config for config in configs if is_meant(config)), None) if answer else None
+            for name, value in config.kwargs.items():
+                if name in answer and answer[name] != (value if type(value) in _PLAIN else _unwrapped(value)):
+                    break
+            else:
+                if all(answer.get(name, value) == value for name, value in {**_tune.OPTIONS, **_values_of(config)}.items()):
+                    return config
+        return None
 
     def _definition(self, name: str, key: Any, configs: Sequence[Any], args: Any, kwargs: Any, upload: Upload) -> Any:
         """The kernel of one call. InvalidArgumentError names what a definition cannot have."""
@@ -230,7 +226,7 @@ class Kernel:
         for name in (*zeroed, *restored):
             if name in arguments and name not in tensors:
                 raise InvalidArgumentError(f"'{name}', which is to be reset or restored, is no tensor")
-        _check_memory(_COPIES * sum(tensor.bytes for tensor in tensors.values()))
+        _gpu.check_memory(_COPIES * sum(tensor.bytes for tensor in tensors.values()))
         outputs = []
         for own, (name, value) in zip(_arguments.names_of(list(arguments)), arguments.items()):
             if name not in tensors:
@@ -270,6 +266,30 @@ class Kernel:
         return added
 
 
+def _layers(tuner: Any) -> "Tuple[List[Mapping[str, Callable[..., Any]]], Any]":
+    """The values of each @triton.heuristics below the Autotuner, from the outermost on, and the function below them."""
+    heuristics: List[Mapping[str, Callable[..., Any]]] = []
+    inner = tuner.fn
+    while _source.is_heuristics(inner):
+        heuristics.append(inner.values)
+        inner = inner.fn
+    return heuristics, inner
+
+
+def _traits(tuner: Any) -> List[Any]:
+    """All that a Kernel is made of beside its source, in copies: two are equal where the program has changed nothing
+    between them."""
+    heuristics, inner = _layers(tuner)
+    return [_triton_version(), inner, inner.fn, list(map(dict, heuristics)), list(getattr(tuner, "keys", ())),
+            getattr(tuner, "user_defined_pre_hook", False), getattr(tuner, "user_defined_post_hook", False),
+            getattr(tuner, "_do_bench", None), *(getattr(tuner, name, None) for name in _source.PRUNING),
+            getattr(tuner, "configs_top_k", None), [(dict(vars(config)), dict(config.kwargs)) for config in tuner.configs]]
+
+
+def _triton_version() -> str:
+    return str(getattr(sys.modules.get("triton"), "__version__", ""))
+
+
 def _pruning_of(tuner: Any) -> List[str]:
     """What says which configs may be chosen; empty where all may."""
     functions = [getattr(tuner, name, None) for name in _source.PRUNING]
@@ -280,6 +300,8 @@ def _pruning_of(tuner: Any) -> List[str]:
 
 def _key_text(key: Any) -> str:
     """Equal in all processes where the keys are equal. Objects with another text in each process are refused."""
+    if type(key) in _PLAIN:
+        return repr(key)
     if isinstance(key, tuple):
         return f"({', '.join(map(_key_text, key))})"
     key = _unwrapped(key)
@@ -287,7 +309,7 @@ def _key_text(key: Any) -> str:
         return repr(key)
     if type(key).__name__ == "dtype":
         return str(key)
-    raise InvalidArgumentError(f"the key has a {type(key).__name__}; the daemon takes numbers, strings, types and None")
+    raise InvalidArgumentError(f"the key has {a_type(key)}; the daemon takes numbers, strings, types and None")
 
 
 def _values_of(config: Any) -> Dict[str, Any]:
@@ -351,7 +373,7 @@ class _Tensor(NamedTuple):
         if _tune.NOT_IN_BUFFERS.search(name):
             raise InvalidArgumentError(f"{what} has elements of type {name}, which a definition's buffers do not have")
         if name not in _arguments.TYPES:
-            raise InvalidArgumentError(f"{what} is a {type(given).__name__}{f' of {name}' if name else ''}; a definition has "
+            raise InvalidArgumentError(f"{what} is {a_type(given)}{f' of {name}' if name else ''}; a definition has "
                                        "tensors of numbers, and numbers")
         data_type = _arguments.TYPES[name]
         if callable(getattr(given, "stride", None)):
@@ -359,7 +381,7 @@ class _Tensor(NamedTuple):
         else:
             interface = getattr(given, "__cuda_array_interface__", None) or getattr(given, "__array_interface__", None)
             if not interface:
-                raise InvalidArgumentError(f"{what} is a {type(given).__name__}, whose memory is not known")
+                raise InvalidArgumentError(f"{what} is {a_type(given)}, whose memory is not known")
             address, strides = interface["data"][0], [given.strides[axis] // given.itemsize for axis in range(given.ndim)]
         if 0 in given.shape or any(stride < 0 for stride in strides):
             raise InvalidArgumentError(f"{what} has {'no elements' if 0 in given.shape else 'negative strides'}")
@@ -402,206 +424,3 @@ def _may_be_addresses(array: Any) -> bool:
     """Whether all but zeros lie where tensors may lie in a GPU's address space."""
     given = array[array != 0]
     return bool(given.size) and bool((given >= _ADDRESS_MIN).all()) and bool((given < _ADDRESS_END).all())
-
-
-def _torch_of_gpu() -> Any:
-    """PyTorch where it is imported and has a GPU."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and torch.cuda.is_available() else None
-
-
-def _check_memory(needed: int) -> None:
-    torch = _torch_of_gpu()
-    free = torch.cuda.mem_get_info()[0] if torch is not None else needed
-    if needed > free:
-        raise ResourceExhaustedError(f"the daemon needs {needed} bytes of the GPU's memory beside this process, and {free} are "
-                                     "free")
-
-
-def _synchronize() -> None:
-    torch = _torch_of_gpu()
-    if torch is not None:
-        torch.cuda.synchronize()
-
-
-# ---- The daemon ----
-
-
-class Gpu(NamedTuple):
-    """The current GPU of this process; all empty where PyTorch does not say which it is."""
-
-    name: str = ""
-    uuid: str = ""
-    kind: str = ""  # the properties that all GPUs with the same answers have in common
-
-
-def current_gpu() -> Gpu:
-    torch = _torch_of_gpu()
-    if torch is None:
-        return Gpu()
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    traits = ("name", "major", "minor", "multi_processor_count", "total_memory")
-    kind = " ".join(str(getattr(properties, trait, "")) for trait in traits)
-    return Gpu(properties.name, str(getattr(properties, "uuid", "")), kind)
-
-
-class _Session:
-    """A process's connection to its daemon, and the kept answers of that daemon. A daemon that was away once is not
-    asked again. Used by one launch at a time, and by the thread that asks again."""
-
-    def __init__(self, is_of_fork: bool) -> None:
-        self.process = os.getpid()
-        self._is_of_fork = is_of_fork
-        try:
-            self._daemon = _connection.named_address(None, None) or _connection.chosen_data_directory(None, os.environ)
-        except FailedPreconditionError:  # which client() meets again
-            self._daemon = ""
-        self._connecting = threading.Lock()
-        self._client: Optional[Client] = None
-        self._gone: Optional[UnavailableError] = None  # never raised itself: its traceback would keep callers' tensors
-        self._selectors: Dict[Gpu, str] = {}
-        self._run: Optional[Run] = None
-        self._refreshing = threading.Lock()
-        self._to_refresh: Deque[Tuple[str, Gpu]] = collections.deque()
-        self._is_idle = threading.Event()
-        self._is_idle.set()
-        self._ends = threading.Event()
-        atexit.register(self._finish)
-
-    def client(self) -> Client:
-        """UnavailableError where there is no daemon."""
-        with self._connecting:
-            if self._gone is not None:
-                raise _absence(self._gone)
-            if self._client is None:
-                try:
-                    self._client = Client(start=False)
-                except TunefarmError as error:
-                    self._gone = _absence(error)
-                    raise _absence(error) from None
-            return self._client
-
-    def selector(self, gpu: Gpu) -> str:
-        """Of the GPU among the daemon's devices; empty where it is not known which it is."""
-        if not gpu.kind:
-            return ""
-        own = self._selectors.get(gpu)
-        if own is None:
-            client = self.client()
-            gpus = [device for device in self._answered(lambda: client.devices(timeout=_LOOKUP_SECONDS))
-                    if device.device_class.kind is model.DeviceKind.CUDA]
-            same = ([device for device in gpus if gpu.uuid and device.uuid.lower().endswith(gpu.uuid.lower())] or
-                    [device for device in gpus if device.device_class.display_name == gpu.name])
-            if not same:
-                raise FailedPreconditionError(f"the daemon has no {gpu.name}")
-            own = self._selectors[gpu] = same[0].uuid
-        return own
-
-    def best(self, name: str, gpu: Gpu) -> Optional[model.Answer]:
-        """The best config of the definitions of that name, which it keeps; None where none is known. UnavailableError
-        where the daemon is away."""
-        client, device = self.client(), self.selector(gpu)
-        try:
-            answer = self._answered(lambda: client.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
-        except NotFoundError:  # nobody has submitted such a definition
-            return None
-        if not answer:
-            return None
-        self.keep(name, gpu, answer.config)
-        return answer
-
-    def run(self, run_id: str) -> Run:
-        """The run of the id, joined when it is first asked for."""
-        if self._run is None or self._run.id != run_id:
-            client = self.client()
-            self._run = self._answered(lambda: client.join_run(run_id, timeout=_LOOKUP_SECONDS))
-        elif self._gone is not None:
-            raise _absence(self._gone)
-        return self._run
-
-    def agreed(self, run: Run, name: str, gpu: Gpu) -> model.Answer:
-        device = self.selector(gpu)
-        return self._answered(lambda: run.best(name, device, _WORST_MATCH, timeout=_LOOKUP_SECONDS))
-
-    def _answered(self, ask: Callable[[], Any]) -> Any:
-        try:
-            return ask()
-        except (UnavailableError, DeadlineExceededError) as error:
-            self._gone = _absence(error)
-            raise _absence(error) from None
-
-    def job_of(self, name: str) -> Optional[model.Job]:
-        """One that tunes it, of whatever process."""
-        unfinished = (model.JobState.QUEUED, model.JobState.RUNNING)
-        return next((job for job in self.client().jobs(states=unfinished) if job.label == f"{_LABEL} {name}"), None)
-
-    def kept(self, name: str, gpu: Gpu) -> Dict[str, Any]:
-        """What is kept of the daemon's answers; empty where nothing is."""
-        return _kept.read(name, self._scope(gpu))
-
-    def keep(self, name: str, gpu: Gpu, config: Mapping[str, Any]) -> None:
-        _kept.keep(name, self._scope(gpu), config)
-
-    def _scope(self, gpu: Gpu) -> str:
-        return f"{gpu.kind} at {self._daemon}"
-
-    def refresh(self, name: str, gpu: Gpu) -> None:
-        """Lets a thread ask the daemon again for a kept answer, for the next start, unless the process ends before.
-        Does nothing in a child of a process that may have connected: gRPC does not survive a fork."""
-        if self._is_of_fork or self._gone is not None:
-            return
-        with self._refreshing:
-            self._to_refresh.append((name, gpu))
-            if not self._is_idle.is_set():
-                return
-            self._is_idle.clear()
-        try:
-            # threading.Thread.start() would wait until the thread runs: milliseconds where all cores are busy.
-            _thread.start_new_thread(self._refresh, ())
-        except RuntimeError:  # the process ends, or may have no more threads
-            self._is_idle.set()
-
-    def _refresh(self) -> None:
-        self._ends.wait(_REFRESH_PAUSE_SECONDS)
-        while True:
-            with self._refreshing:
-                # Where the process ends, Python 3.12 and newer start no thread, which gRPC needs to connect.
-                if not self._to_refresh or self._ends.is_set():
-                    self._is_idle.set()
-                    return
-                name, gpu = self._to_refresh.popleft()
-            try:
-                outcome, what = self._asked_again(name, gpu)
-            except Exception as error:
-                outcome, what = _log.FAILED, str(error)
-            _log.refreshed(name, outcome, what)
-
-    def _finish(self) -> None:
-        """At the end of the process: waits for the call in flight, since no thread may be stopped inside gRPC."""
-        if self.process == os.getpid():
-            self._ends.set()
-            self._is_idle.wait()
-
-    def _asked_again(self, name: str, gpu: Gpu) -> Tuple[str, str]:
-        """The outcome (_log.UNCHANGED, ...), and the new answer where it differs."""
-        before = self.kept(name, gpu)
-        answer = self.best(name, gpu)
-        if answer is None:
-            _kept.forget(name, self._scope(gpu))
-            return _log.UNKNOWN, ""
-        return (_log.UNCHANGED, "") if dict(answer.config) == before else (_log.CHANGED, str(answer.config))
-
-
-def _absence(error: TunefarmError) -> UnavailableError:
-    return UnavailableError(error.message, code=error.code, reason=error.reason)
-
-
-_sessions: List[_Session] = []
-
-
-def current_session() -> _Session:
-    """Of this process: a connection does not outlive a fork. The parent's stays untouched, since closing it would wait for
-    threads that only the parent has."""
-    if not _sessions or _sessions[-1].process != os.getpid():
-        _sessions.append(_Session(is_of_fork=bool(_sessions)))
-    return _sessions[-1]

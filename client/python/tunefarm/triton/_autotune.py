@@ -15,7 +15,7 @@ import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tunefarm.errors import DeadlineExceededError, InvalidArgumentError, TunefarmError, UnavailableError
-from tunefarm.triton import _log, _source
+from tunefarm.triton import _gpu, _log, _source
 from tunefarm.triton._log import Decision
 
 _WAIT, _DEFAULT, _INPROCESS = _POLICIES = ("wait", "default", "inprocess")
@@ -104,7 +104,7 @@ def _decorator(original: Callable[..., Any], arguments: Tuple[Any, ...], named: 
         made = decorate(function)
         made.__class__ = _class_of(type(made))
         made.cache = _Cache(made, chosen)
-        _source.prepare_all(made)
+        made.cache.prepare()
         return made
 
     return decorator
@@ -130,6 +130,10 @@ def _class_of(base: type) -> type:
                 _calls.current = before
                 for key in call.passing_keys:
                     self.cache.pop(key, None)
+                if call.uses_kept:  # after the launch, which does not wait for the start of a thread
+                    from tunefarm.triton import _session
+
+                    _session.current().start_refreshing()
 
     return Autotuner
 
@@ -137,11 +141,12 @@ def _class_of(base: type) -> type:
 class _Call:
     """A launch."""
 
-    __slots__ = ("tuner", "args", "kwargs", "passing_keys")
+    __slots__ = ("tuner", "args", "kwargs", "passing_keys", "uses_kept")
 
     def __init__(self, tuner: Any, args: Any, kwargs: Any) -> None:
         self.tuner, self.args, self.kwargs = tuner, args, kwargs
         self.passing_keys: Tuple[Any, ...] = ()  # whose config holds for this launch alone
+        self.uses_kept = False  # an answer of an earlier start, which the daemon is asked for again
 
 
 class _Refusal(NamedTuple):
@@ -165,7 +170,31 @@ class _Cache(Dict[Any, Any]):
         super().__init__()
         self._tuner = tuner
         self._policy = policy
-        self._kernel: Any = None  # _asking.Kernel, once it is needed
+        self._kernel: Any = None  # _asking.Kernel
+        self._is_described = False  # self._kernel is that of the first decision
+
+    def prepare(self) -> None:
+        """Does what the first decision would wait for, where install() has imported what that needs and the names that the
+        kernel uses are defined. What cannot be done here is left to the first decision, errors included."""
+        asking = sys.modules.get("tunefarm.triton._asking")
+        try:
+            if asking is not None:
+                self._kernel = asking.Kernel(self._tuner)
+        except Exception:
+            pass
+        if self._kernel is None:
+            _source.prepare_all(self._tuner)
+
+    def _described(self) -> Any:
+        """The _asking.Kernel, as it is at the first decision. InvalidArgumentError where the daemon cannot respect all of
+        it."""
+        from tunefarm.triton import _asking
+
+        if not self._is_described:
+            if self._kernel is None or not self._kernel.is_current():
+                self._kernel = _asking.Kernel(self._tuner)
+            self._is_described = True
+        return self._kernel
 
     def __contains__(self, key: Any) -> bool:
         if super().__contains__(key):
@@ -176,6 +205,7 @@ class _Cache(Dict[Any, Any]):
         with _deciding:
             if not super().__contains__(key):
                 decision = self._decide(key, call)
+                call.uses_kept = decision.source == _log.KEPT
                 _log.decided(self._tuner.base_fn.__name__, key, decision)
                 if decision.config is None:
                     return False
@@ -183,17 +213,13 @@ class _Cache(Dict[Any, Any]):
             return True
 
     def _decide(self, key: Any, call: _Call) -> Decision:
-        is_captured = _is_capturing()
+        is_captured = _gpu.is_capturing()
         run_id = _own_run()
         if run_id:
             return self._decide_in(run_id, key, call, is_captured)
         refusal: Optional[_Refusal] = None
         try:
-            from tunefarm.triton import _asking
-
-            if self._kernel is None:
-                self._kernel = _asking.Kernel(self._tuner)
-            known = self._kernel.known(key, lambda: self._tuner.prune_configs(call.kwargs))
+            known = self._described().known(key, lambda: self._tuner.prune_configs(call.kwargs))
             if known is not None:
                 return known
         except Exception as error:
@@ -228,12 +254,10 @@ class _Cache(Dict[Any, Any]):
         configs: List[Any] = []
         try:
             configs = list(self._tuner.prune_configs(call.kwargs))
-            from tunefarm.triton import _agreeing, _asking
+            from tunefarm.triton import _agreeing
 
-            if self._kernel is None:
-                self._kernel = _asking.Kernel(self._tuner)
             snapshot = _snapshot or os.environ.get("TUNEFARM_TRITON_SNAPSHOT")
-            answer = _agreeing.agreed(self._kernel, key, run_id, snapshot,
+            answer = _agreeing.agreed(self._described(), key, run_id, snapshot,
                                       lambda: self._find(key, call, configs, is_captured))
             why = answer.why
             config = self._kernel.listed(answer.config, lambda: configs)
@@ -276,10 +300,5 @@ class _Cache(Dict[Any, Any]):
 
 def _own_run() -> str:
     """The id of the run of which this process is one, or "" where none tells runs apart."""
-    found = next((text for text in (_run_id, *map(os.environ.get, _RUN_IDS)) if text), "")
+    found = _run_id or os.environ.get(_RUN_IDS[0]) or os.environ.get(_RUN_IDS[1]) or ""
     return "" if found in _NO_RUN else found
-
-
-def _is_capturing() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

@@ -8,6 +8,7 @@ import math
 import types
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from tunefarm._display import a_type
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline import _definition
 from tunefarm.inline._arguments import Descriptor
@@ -36,20 +37,20 @@ def name_of(array: str, names: Sequence[str]) -> str:
 
 def check(given: Any, what: str) -> None:
     """InvalidArgumentError for what a definition's tensor descriptor cannot be, with the name `what`."""
-    kind = type(given).__name__
+    kind = a_type(given)
     for attribute in ("layout", "round_f32_to_tf32"):
         if getattr(given, attribute, None):
-            raise InvalidArgumentError(f"{what} is a {kind} with {attribute}, which is not supported; give a "
+            raise InvalidArgumentError(f"{what} is {kind} with {attribute}, which is not supported; give a "
                                        "triton.tools.tensor_descriptor.TensorDescriptor")
     shape, strides = [int(extent) for extent in given.shape], [int(stride) for stride in given.strides]
     if not 1 <= len(shape) <= RANK_MAX:
-        raise InvalidArgumentError(f"{what} is a {kind} with {len(shape)} dimensions; 1 to {RANK_MAX} are possible")
+        raise InvalidArgumentError(f"{what} is {kind} with {len(shape)} dimensions; 1 to {RANK_MAX} are possible")
     contiguous = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
     if strides != contiguous:
-        raise InvalidArgumentError(f"{what} is a {kind} of the shape {shape} with the strides {strides}, which is not supported; "
+        raise InvalidArgumentError(f"{what} is {kind} of the shape {shape} with the strides {strides}, which is not supported; "
                                    f"give one of a contiguous array, whose strides are {contiguous}")
     if math.prod(shape) > math.prod(given.base.shape):
-        raise InvalidArgumentError(f"{what} is a {kind} of {math.prod(shape)} elements over an array of "
+        raise InvalidArgumentError(f"{what} is {kind} of {math.prod(shape)} elements over an array of "
                                    f"{math.prod(given.base.shape)}; give it the shape of its array")
 
 

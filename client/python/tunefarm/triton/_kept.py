@@ -23,7 +23,7 @@ _BYTES_MAX = 64 << 10  # of a file
 def read(name: str, scope: str) -> Dict[str, Any]:
     """The answer for `name`, where `scope` names what else it depends on; empty where none is kept."""
     try:
-        kept = json.loads(_files.read(_path(name, scope), _BYTES_MAX))
+        kept = json.loads(_files.read_at(_path(name, scope), _BYTES_MAX).decode())
     except (TunefarmError, OSError, ValueError, RecursionError):
         return {}
     if not isinstance(kept, dict) or (kept.get("name"), kept.get("scope")) != (name, scope):
@@ -39,28 +39,29 @@ def keep(name: str, scope: str, answer: Mapping[str, Any]) -> None:
         if dict(answer) == read(name, scope):
             os.utime(path)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, json.dumps({"name": name, "scope": scope, "answer": dict(answer)}))
-        _drop_oldest(path.parent)
+        folder = Path(path).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(path, folder, json.dumps({"name": name, "scope": scope, "answer": dict(answer)}))
+        _drop_oldest(folder)
     except OSError:
         pass
 
 
 def forget(name: str, scope: str) -> None:
     try:
-        _path(name, scope).unlink()
+        os.unlink(_path(name, scope))
     except OSError:
         pass
 
 
-def _path(name: str, scope: str) -> Path:
+def _path(name: str, scope: str) -> str:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     digest = hashlib.sha256(scope.encode(errors="surrogateescape")).hexdigest()  # it names paths, of whatever bytes
-    return Path(home) / "tunefarm" / "triton" / f"{name}.{digest[:20]}.json"
+    return f"{home}/tunefarm/triton/{name}.{digest[:20]}.json"
 
 
-def _replace(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as written:
+def _replace(path: str, folder: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as written:
         written.write(text)
     os.replace(written.name, path)
 

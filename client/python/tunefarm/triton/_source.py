@@ -15,7 +15,7 @@ import sysconfig
 import textwrap
 import weakref
 from pathlib import Path
-from types import FunctionType, MappingProxyType, ModuleType
+from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from tunefarm import _files
@@ -26,6 +26,7 @@ _SOURCES_MAX = 64
 _DECORATORS = ("jit", "constexpr_function")  # others choose configs or launch
 _FOR_PEOPLE = ("launch_metadata", "repr")  # of @triton.jit: they change no kernel
 _NO_LITERAL = object()
+_UNDEFINED = object()
 PRUNING = ("early_config_prune", "perf_model")  # attributes of an Autotuner
 _texts: "weakref.WeakKeyDictionary[Any, str]" = weakref.WeakKeyDictionary()
 # By function: what it was made of, and what was made.
@@ -56,6 +57,29 @@ def alone(kernel: Any, constants: Mapping[str, Any] = MappingProxyType({})) -> D
     """A file of the functions and constants that the kernel uses. Parameters in `constants` become tl.constexpr ones, with
     these values as defaults: what a definition's arguments cannot be, such as None."""
     return {f"{kernel.fn.__name__}.py": _Collector().text(kernel, constants)}
+
+
+class Text:
+    """The source of a kernel, as `alone` has it, which can tell whether it would be another one now."""
+
+    def __init__(self, kernel: Any) -> None:
+        """InvalidArgumentError for what a source cannot be made of."""
+        collector = _Collector()
+        self.text = collector.text(kernel, {})
+        self._functions, self._names = collector.read, collector.looked_up
+
+    def is_current(self) -> bool:
+        """Whether the functions that it was made of and the names that they use are what they were. A source that was read
+        from a file is never current."""
+        for jitted, function, lines, defaults, named_defaults in self._functions:
+            if not (lines and jitted.fn is function and jitted.raw_src is lines and function.__defaults__ is defaults and
+                    function.__kwdefaults__ is named_defaults):
+                return False
+        for namespace, name, value in self._names:
+            found = namespace.cell_contents if isinstance(namespace, CellType) else namespace.get(name, _UNDEFINED)
+            if found is not value:
+                return False
+        return True
 
 
 class _Written(NamedTuple):
@@ -169,6 +193,10 @@ class _Collector:
         self._constants: List[str] = []
         self._functions: List[str] = []
         self._other_names: List[str] = []
+        # All that was looked at, also for what is not written: functions with their lines and defaults; names, where they
+        # were looked up, and what was found.
+        self.read: List[Tuple[Any, FunctionType, Any, Any, Any]] = []
+        self.looked_up: List[Tuple[Any, str, Any]] = []
 
     def text(self, kernel: Any, constants: Mapping[str, Any]) -> str:
         self._bound[kernel.fn.__name__] = kernel
@@ -212,13 +240,13 @@ class _Collector:
         can_be_imported = _import_of(value) is not None
         if can_be_imported and _is_of_triton(value.fn.__module__):
             return False
-        state = [copy.copy(part) for part in vars(self).values()]
+        state = {part: copy.copy(made) for part, made in vars(self).items() if part not in ("read", "looked_up")}
         try:
             self._add_function(name, value)
         except InvalidArgumentError:
             if not can_be_imported:
                 raise
-            vars(self).update(zip(vars(self), state))
+            vars(self).update(state)
             return False
         return True
 
@@ -236,6 +264,7 @@ class _Collector:
             self._other_names.append(f"{name} = {own}")
             self._bind(own, jitted, function)
             return
+        self.read.append((jitted, function, getattr(jitted, "raw_src", None), function.__defaults__, function.__kwdefaults__))
         if constants:
             tree, needs_triton = _tree_of(jitted)
             if needs_triton:
@@ -250,8 +279,11 @@ class _Collector:
         for used in written.names:
             if used in function.__code__.co_freevars:
                 cell = (function.__closure__ or ())[function.__code__.co_freevars.index(used)]
+                self.looked_up.append((cell, used, cell.cell_contents))
                 self._bind(used, cell.cell_contents, function)
-            elif used in function.__globals__:
+                continue
+            self.looked_up.append((function.__globals__, used, function.__globals__.get(used, _UNDEFINED)))
+            if used in function.__globals__:
                 self._bind(used, function.__globals__[used], function)
             elif used != "triton" and not hasattr(builtins, used):  # triton.jit may have been put there
                 raise _refused(used, function, "is defined nowhere that can be seen")

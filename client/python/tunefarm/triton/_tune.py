@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from tunefarm import _data_files, _optional, model
+from tunefarm._display import a_type
 from tunefarm.client import Client
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.inline import _arguments, _definition, _results, _tune
@@ -157,7 +158,7 @@ def _kernel(fn: Any) -> Any:
                                            "fn.fn, and outputs that begin as they must")
         inner = fn.fn
     if not isinstance(getattr(inner, "fn", None), FunctionType) or not hasattr(inner, "params"):
-        raise InvalidArgumentError(f"fn is a {type(inner).__name__}; give a function that is decorated by @triton.jit, and by "
+        raise InvalidArgumentError(f"fn is {a_type(inner)}; give a function that is decorated by @triton.jit, and by "
                                    "nothing else but @triton.autotune")
     return inner
 
@@ -286,7 +287,7 @@ def _config(given: Any, what: str) -> Dict[str, Any]:
     if isinstance(given, Mapping):
         return dict(given)
     if not isinstance(getattr(given, "kwargs", None), Mapping):
-        raise InvalidArgumentError(f"{what} is a {type(given).__name__}; give a dict or a triton.Config")
+        raise InvalidArgumentError(f"{what} is {a_type(given)}; give a dict or a triton.Config")
     if getattr(given, "ir_override", None) is not None:
         raise InvalidArgumentError(f"{what} has an ir_override, which is not supported")
     options = {name: getattr(given, name, None) for name in OPTIONS}
@@ -433,7 +434,7 @@ def scalar(name: str, given: Any, annotated: Optional[str], what: str) -> Argume
 
     value = plain(given, what)
     if isinstance(value, (bool, str)):  # a bool of NumPy's
-        raise InvalidArgumentError(f"{what} is a {type(given).__name__}; declare the parameter tl.constexpr, or give an int")
+        raise InvalidArgumentError(f"{what} is {a_type(given)}; declare the parameter tl.constexpr, or give an int")
     if isinstance(value, float):
         return Argument(name, annotated if annotated == "f64" else "f32", numpy.float64(value))
     own = "i32" if -(1 << 31) <= value < 1 << 31 else "i64"

@@ -16,6 +16,7 @@ import warnings
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from tunefarm import _files
+from tunefarm._display import a_type, count_text
 from tunefarm._visible import visible
 from tunefarm.errors import TunefarmError
 from tunefarm.grouped_gemm.tuning_context import is_out_of_resources
@@ -65,7 +66,7 @@ def tune_kernel(search_space: Iterable[Config], make_run_and_gt_fn: Callable[[Co
             best, best_us = config, latency_us
     if best is None:
         why = f"; the last error: {last_error}" if last_error is not None else ""
-        raise NoValidConfigError(f"none of {tried} configs was valid{why}", reason="NO_VALID_CONFIG") from last_error
+        raise NoValidConfigError(f"none of {count_text(tried, 'config')} was valid{why}", reason="NO_VALID_CONFIG") from last_error
     return best
 
 
@@ -117,7 +118,7 @@ def _plain_number(value: Any) -> Any:
     """NumPy's and torch's scalars as JSON's."""
     if hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+    raise TypeError(f"{a_type(value)} has no form in JSON")
 
 
 def _leaves(output: Any) -> List[Any]:

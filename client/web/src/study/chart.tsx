@@ -1,6 +1,6 @@
 // The search as a density of trials, or as points where they are few, with the best so far, levels and failures.
 import type { GetStudyChartResponse, Outcome as OutcomeName } from "api";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { AsTable } from "../facts";
 import {
@@ -17,6 +17,7 @@ import {
 import { href, navigate } from "../route";
 import { roundNumbers } from "../scale";
 import { announce, Button, Empty, Table } from "../ui";
+import { densityImage } from "./density";
 
 export interface Chart {
   response: GetStudyChartResponse;
@@ -109,36 +110,6 @@ function colour(variable: string): string {
   return value;
 }
 
-function rgb(hex: string): [number, number, number] {
-  const value = parseInt(hex.slice(1), 16);
-  return [value >> 16, (value >> 8) & 255, value & 255];
-}
-
-function densityImage(d: Decoded): HTMLCanvasElement {
-  const canvas = document.createElement("canvas");
-  canvas.width = d.columns;
-  canvas.height = d.rows;
-  const context = canvas.getContext("2d");
-  if (!context) return canvas;
-  const image = context.createImageData(d.columns, d.rows);
-  const [red, green, blue] = rgb(colour("--accent"));
-  let most = 1;
-  for (const n of d.density) if (n > most) most = n;
-  // A pixel as one number: red, green, blue and alpha in the order of bytes.
-  const pixels = new Uint32Array(image.data.buffer);
-  const colourOf = Uint32Array.from({ length: most + 1 }, (_, n) =>
-    n === 0 ? 0 : red | (green << 8) | (blue << 16) | ((70 + (185 * n) / most) << 24),
-  );
-  // The lowest times are at the bottom.
-  for (let row = 0; row < d.rows; row++) {
-    const from = row * d.columns;
-    const to = (d.rows - 1 - row) * d.columns;
-    for (let column = 0; column < d.columns; column++) pixels[to + column] = colourOf[d.density[from + column]!]!;
-  }
-  context.putImageData(image, 0, 0);
-  return canvas;
-}
-
 export function SearchChart(props: {
   study: string;
   chart: Chart;
@@ -149,7 +120,8 @@ export function SearchChart(props: {
   const host = useRef<HTMLDivElement>(null);
   const readout = useRef<HTMLParagraphElement>(null);
   const plot = useRef<uPlot>();
-  const image = useRef<HTMLCanvasElement>();
+  const image = useRef<{ of: Decoded; canvas: HTMLCanvasElement }>();
+  const [recoloured, setRecoloured] = useState(0); // how often
   const step = useRef(-1); // the step of the best that the keyboard is at
   const d = useMemo(() => decode(props.chart), [props.chart]);
   const latest = useRef({ props, d });
@@ -206,12 +178,13 @@ export function SearchChart(props: {
           context.fillRect(x - size / 2, y - size / 2, size, size);
         }
       } else if (data.columns && data.rows) {
-        image.current ??= densityImage(data);
+        const canvas = image.current?.of === data && image.current.canvas;
+        if (!canvas) return context.restore();
         const x = u.valToPos(data.xMin, "x", true);
         const y = u.valToPos(data.scale(data.high), "y", true);
         context.imageSmoothingEnabled = false;
         context.drawImage(
-          image.current,
+          canvas,
           x,
           y,
           u.valToPos(data.xMax, "x", true) - x,
@@ -248,10 +221,15 @@ export function SearchChart(props: {
       data.failures.slice(0, FAILURE_ROWS_MAX).forEach((failure, row) => {
         context.fillStyle = colour(failureColours[row]!);
         const columns = failure.byColumn.length;
-        for (let i = 0; i < columns; i++) {
-          if (!failure.byColumn[i]) continue;
-          const x = u.valToPos(data.xMin + ((data.xMax - data.xMin) * (i + 0.5)) / columns, "x", true);
-          context.fillRect(x - ratio, top + (row * FAILURE_ROW + 1) * ratio, 2 * ratio, (FAILURE_ROW - 2) * ratio);
+        const at = (column: number) =>
+          u.valToPos(data.xMin + ((data.xMax - data.xMin) * (column + 0.5)) / columns, "x", true);
+        // Columns beside each other are one mark: they are many, and each mark takes time to paint.
+        for (let from = 0, end = 0; from < columns; from = end + 1) {
+          for (end = from; failure.byColumn[end]; end++);
+          if (end === from) continue;
+          const x = at(from) - ratio;
+          const width = at(end - 1) + ratio - x;
+          context.fillRect(x, top + (row * FAILURE_ROW + 1) * ratio, width, (FAILURE_ROW - 2) * ratio);
         }
       });
       context.restore();
@@ -364,8 +342,7 @@ export function SearchChart(props: {
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     const recolour = () => {
       colours.clear();
-      image.current = undefined;
-      u.redraw(false);
+      setRecoloured((times) => times + 1);
     };
     scheme.addEventListener("change", recolour);
     return () => {
@@ -375,8 +352,7 @@ export function SearchChart(props: {
     };
   }, []);
 
-  useEffect(() => {
-    image.current = undefined;
+  const draw = () => {
     const last = d.bestNs.length - 1;
     const xs = [...d.bestX, ...(last >= 0 ? [d.xMax] : [])];
     const ys = [...d.bestNs, ...(last >= 0 ? [d.bestNs[last]!] : [])].map(d.scale);
@@ -391,7 +367,20 @@ export function SearchChart(props: {
             [null, null],
           ],
     );
-  }, [d]);
+  };
+
+  useEffect(() => {
+    if (d.pointX.length || !d.columns || !d.rows) return draw();
+    let isWanted = true;
+    void densityImage(d, colour("--accent"), () => isWanted).then((canvas) => {
+      if (!canvas) return;
+      image.current = { of: d, canvas };
+      draw();
+    });
+    return () => {
+      isWanted = false;
+    };
+  }, [d, recoloured]);
 
   const move = (event: KeyboardEvent) => {
     const last = d.bestX.length - 1;

@@ -58,27 +58,30 @@ function Effect(props: Props & { effect: ParameterEffect; best: number; good: nu
         )}
       </div>
       <div class="values" role="group" aria-label={effect.parameter}>
-        {(isWhole ? values : values.slice(0, VALUES_FIRST)).map((value) => (
-          <button
-            key={value.value ? valueKey(value.value) : ""}
-            type="button"
-            class="value"
-            aria-pressed={isChosen(props.filter, effect.parameter ?? "", value.value)}
-            aria-label={describe(effect.parameter, value)}
-            title={describe(effect.parameter, value)}
-            onClick={() => value.value && props.onToggle(effect.parameter ?? "", value.value)}
-          >
-            <span class="bars">
-              <span class="bar-best" style={height(value.bestNs ? best / value.bestNs : 0)} />
-              <span class="bar-good" style={height(value.goodNs ? good / value.goodNs : 0)} />
-              <span class="bar-failed" style={height(failedShare(value))} />
-            </span>
-            <span class="value-text">{valueText(value.value)}</span>
-            <span class="value-ratio">
-              {value.goodNs ? ratio(value.goodNs / good) : int(value.failed) ? "failed" : "–"}
-            </span>
-          </button>
-        ))}
+        {(isWhole ? values : values.slice(0, VALUES_FIRST)).map((value) => {
+          const description = describe(effect.parameter, value);
+          return (
+            <button
+              key={value.value ? valueKey(value.value) : ""}
+              type="button"
+              class="value"
+              aria-pressed={isChosen(props.filter, effect.parameter ?? "", value.value)}
+              aria-label={description}
+              title={description}
+              onClick={() => value.value && props.onToggle(effect.parameter ?? "", value.value)}
+            >
+              <span class="bars">
+                <span class="bar-best" style={height(value.bestNs ? best / value.bestNs : 0)} />
+                <span class="bar-good" style={height(value.goodNs ? good / value.goodNs : 0)} />
+                <span class="bar-failed" style={height(failedShare(value))} />
+              </span>
+              <span class="value-text">{valueText(value.value)}</span>
+              <span class="value-ratio">
+                {value.goodNs ? ratio(value.goodNs / good) : int(value.failed) ? "failed" : "–"}
+              </span>
+            </button>
+          );
+        })}
         {!isWhole && values.length > VALUES_FIRST && (
           <Button onClick={() => setWhole(true)}>{values.length - VALUES_FIRST} more</Button>
         )}

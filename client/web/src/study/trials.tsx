@@ -129,6 +129,13 @@ function save(text: string, name: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
+// With the objects of the trials that are known, so that their rows need not be drawn again: what has ended stays as it
+// is.
+function withKnown(known: Trial[] | undefined, page: ListTrialsResponse): ListTrialsResponse {
+  const objects = new Map((known ?? []).map((trial) => [trial.name, trial]));
+  return { ...page, trials: (page.trials ?? []).map((trial) => objects.get(trial.name) ?? trial) };
+}
+
 export function Trials(props: {
   study: string;
   filter: TrialFilter;
@@ -157,10 +164,13 @@ export function Trials(props: {
         : {
             asked,
             revision: props.revision.current,
-            page: await call(
-              "tunefarm.v1.TuningService/ListTrials",
-              { ...request, pageSize: PAGE, pageToken: token },
-              signal,
+            page: withKnown(
+              previous?.page.trials,
+              await call(
+                "tunefarm.v1.TuningService/ListTrials",
+                { ...request, pageSize: PAGE, pageToken: token },
+                signal,
+              ),
             ),
           },
     5000,
@@ -237,8 +247,9 @@ export function Trials(props: {
   ];
   const hasNoFilter = writesNothing(props.filter);
   // Drawn when its rows change, not with each change of the filter.
+  const inCells = JSON.stringify([marked, chosen, parameters, varied]);
   const table = page && (
-    <Memo of={[page, marked, props.byTime, hasNoFilter, chosen.join(), parameters.join(), varied.join()]}>
+    <Memo of={[page, props.byTime, hasNoFilter, inCells]}>
       {() => (
         <Table
           key={polled.data?.asked}
@@ -248,6 +259,7 @@ export function Trials(props: {
           rowKey={(trial) => trial.name ?? ""}
           empty={hasNoFilter ? "No trial has ended yet." : "No trial passes the filter."}
           columns={columns()}
+          of={inCells}
         />
       )}
     </Memo>

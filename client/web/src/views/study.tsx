@@ -8,6 +8,7 @@ import type {
   Study as StudyMessage,
   StudyCoverage,
   TrialFilter,
+  Value,
 } from "api";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asApiError, call } from "../api";
@@ -245,9 +246,15 @@ export function StudyView({ params, query }: ViewProps) {
   const isOver = isSettled(coverage) && hasEnded(job);
 
   const onFilter = (next: TrialFilter) => setQuery({ f: writeFilter(next) });
-  // These change with each drawing and are read on a click alone: a panel does not depend on them.
+  // These change with each drawing and are read on a click alone: a panel does not depend on them, and one that waits
+  // to be redrawn does not go by an older filter.
   const onOutcome = useRef((_: Outcome) => {});
   onOutcome.current = (outcome) => onFilter(toggleOutcome(filter, outcome));
+  const onToggle = useRef((_: string, __: Value) => {});
+  onToggle.current = (parameter, value) => onFilter(toggleValue(filter, parameter, value));
+  const onCell = useRef((_: [string, Value], __: [string, Value]) => {});
+  onCell.current = (first, second) =>
+    onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]));
   const onArea = useRef((_: Area) => {});
   const onPlace = useRef((_: Area) => {});
   const withArea = (area: Area): TrialFilter => {
@@ -345,7 +352,7 @@ export function StudyView({ params, query }: ViewProps) {
           effects={analysis?.parameters ?? []}
           importance={importance}
           filter={filter}
-          onToggle={(parameter, value) => onFilter(toggleValue(filter, parameter, value))}
+          onToggle={(parameter, value) => onToggle.current(parameter, value)}
         />
       )}
     </Memo>
@@ -364,9 +371,7 @@ export function StudyView({ params, query }: ViewProps) {
           isOver={isSettled(coverage)}
           onPair={([column, row]) => setQuery({ pair: `${column},${row}` })}
           onShown={(shown) => setQuery({ grid: shown })}
-          onCell={(first, second) =>
-            onFilter(withValues(withValues(filter, first[0], [first[1]]), second[0], [second[1]]))
-          }
+          onCell={(first, second) => onCell.current(first, second)}
         />
       )}
     </Memo>

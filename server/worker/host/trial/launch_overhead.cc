@@ -1,7 +1,8 @@
 #include "server/worker/host/trial/launch_overhead.h"
 
 #include <algorithm>
-#include <memory>
+#include <limits>
+#include <utility>
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -12,38 +13,49 @@ namespace {
 constexpr int kLaunches = 8;
 // Of longer work the overhead is a small part.
 constexpr double kBusyMaxNs = 100e6;
-// Two cores in their deepest sleep. If more is measured every time, the machine is busy with something else, and to
-// take that for overhead would excuse false times.
-constexpr double kOverheadMaxNs = 300e3;
+
+absl::Status HasEnded() { return Unavailable("the process that measures the overhead of launches ended"); }
 
 }  // namespace
 
-absl::StatusOr<double> LaunchOverhead::Idle() {
-  if (!idle_ns_) {
-    ASSIGN_OR_RETURN(idle_ns_, Around(0, [] {}));
+absl::StatusOr<std::unique_ptr<NothingProcess>> NothingProcess::Start(int threads) {
+  std::unique_ptr<NothingProcess> started(new NothingProcess(threads));
+  ASSIGN_OR_RETURN(started->process_, TrialProcess::Start({}));
+  TrialProcess& process = *started->process_;
+  TrialCommand command;
+  command.kind = TrialCommand::kIdle;
+  command.count = static_cast<uint32_t>(threads - 1);
+  process.Send(command);
+  if (process.Await().kind != TrialReply::kDone || process.Await().kind != TrialReply::kDone || !process.Freeze()) {
+    return HasEnded();
   }
-  return *idle_ns_;
+  // The first one finds nothing in the caches.
+  RETURN_IF_ERROR(started->Launch(0).status());
+  return started;
 }
 
-absl::StatusOr<double> LaunchOverhead::Around(double busy_ns, const std::function<void()>& before_each) const {
-  const TrialProgram nothing;
-  ASSIGN_OR_RETURN(const std::unique_ptr<TrialProcess> process, TrialProcess::Start(nothing));
-  if (process->Await().kind != TrialReply::kDone || !process->Freeze()) {
-    return Unavailable("the process that measures the overhead of launches ended");
-  }
+absl::StatusOr<WitnessedTime> NothingProcess::Launch(double busy_ns) {
   TrialCommand command;
   command.kind = TrialCommand::kBusy;
   command.count = static_cast<uint32_t>(std::clamp(busy_ns, 0.0, kBusyMaxNs));
-  double least_ns = kOverheadMaxNs;
+  WitnessedTime time;
+  if (process_->ObeyFrozen(command, {}, nullptr, &time).kind != TrialReply::kDone) return HasEnded();
+  time.wall_ns = std::max(time.wall_ns - command.count, 0.0);
+  time.busy_ns = std::max(time.busy_ns - command.count, 0.0);
+  time.helpers = process_->ThreadCount() - 1;
+  return time;
+}
+
+absl::StatusOr<double> LaunchOverhead::Idle() {
+  if (idle_ns_) return *idle_ns_;
+  ASSIGN_OR_RETURN(const std::unique_ptr<NothingProcess> process, NothingProcess::Start(1));
+  double least_ns = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kLaunches; ++i) {
-    before_each();
-    WitnessedTime took;
-    if (process->ObeyFrozen(command, {}, nullptr, &took).kind != TrialReply::kDone) {
-      return Unavailable("the process that measures the overhead of launches ended");
-    }
-    least_ns = std::min(least_ns, took.wall_ns - command.count);
+    ASSIGN_OR_RETURN(const WitnessedTime time, process->Launch(0));
+    least_ns = std::min(least_ns, NeededNs(time, 0));
   }
-  return std::max(least_ns, 0.0);
+  idle_ns_ = least_ns;
+  return least_ns;
 }
 
 }  // namespace tunefarm

@@ -1,23 +1,43 @@
 // What a launch takes that is commanded and timed from outside of its process, beside the work itself: two processes
-// wake up, and perhaps the cores that they run on. Measured on a process that has loaded nothing foreign.
+// wake up, and perhaps the cores that they run on. Measured on processes that have loaded nothing foreign.
 //
-// One thread.
+// One thread: the runner's.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "server/worker/host/trial/trial_process.h"
+#include "server/worker/verify/witness.h"
 
 namespace tunefarm {
 
+// A frozen process whose launches only compute for a given time.
+class NothingProcess {
+ public:
+  // With so many threads (at least 1), or fewer where no more can be had: all but one sleep, and are continued and
+  // stopped like it. What TrialProcess::Start fails with, or Unavailable if the process has ended.
+  static absl::StatusOr<std::unique_ptr<NothingProcess>> Start(int threads);
+
+  int wanted_threads() const { return wanted_threads_; }
+
+  // One launch that computes for so many nanoseconds, at most 100 ms: its time without those. Unavailable if the
+  // process has ended.
+  absl::StatusOr<WitnessedTime> Launch(double busy_ns);
+
+ private:
+  explicit NothingProcess(int wanted_threads) : wanted_threads_(wanted_threads) {}
+
+  const int wanted_threads_;
+  std::unique_ptr<TrialProcess> process_;
+};
+
 class LaunchOverhead {
  public:
-  // In nanoseconds, around no work: the shortest of several, measured once. Unavailable if no process could be had.
+  // Of a process with one thread, in nanoseconds: the shortest of several launches of nothing, measured once. Fails as
+  // NothingProcess does.
   absl::StatusOr<double> Idle();
-  // Around so many nanoseconds of work, now. `before_each` takes what lies between two launches.
-  absl::StatusOr<double> Around(double busy_ns, const std::function<void()>& before_each) const;
 
  private:
   std::optional<double> idle_ns_;

@@ -13,6 +13,7 @@
 
 #include "server/base/unique_fd.h"
 #include "server/worker/host/kernel_calls.h"
+#include "server/worker/host/trial/launch_overhead.h"
 #include "server/worker/host/trial/trial_process.h"
 #include "server/worker/host/trial/trial_template.h"
 
@@ -29,6 +30,8 @@ struct LoadedTrial {
   std::unique_ptr<TrialTemplate> source;  // from the second trial on; after what it points to
   std::unique_ptr<TrialProcess> process;
   std::unique_ptr<TrialProcess> next;  // forked ahead; may be null
+  // For witnessed launches of trials whose time is in doubt; may be null. Foreign code never runs in it.
+  std::unique_ptr<NothingProcess> nothing;
 
   bool keeps_process = false;  // for the trial after
   int trials = 0;              // in a row with this binary, on these buffers and inputs
@@ -38,6 +41,7 @@ struct LoadedTrial {
     process = nullptr;
     next = nullptr;
     source = nullptr;
+    nothing = nullptr;
   }
 
   // Whether its processes can serve a trial of another config with this binary on these buffers and inputs.

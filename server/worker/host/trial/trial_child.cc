@@ -26,6 +26,7 @@
 
 #include "server/base/clock.h"
 #include "server/base/status.h"
+#include "server/base/thread.h"
 #include "server/worker/host/cache_flush.h"
 #include "server/worker/host/kernel_calls.h"
 #include "server/worker/host/trial/trial_process.h"
@@ -112,11 +113,11 @@ void RedirectStandardStreams() {
   dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
-void LowerLimit(int resource, uint64_t bytes) {
+void LowerLimit(int resource, uint64_t value) {
   struct rlimit limit = {};
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return;
-  if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max > bytes) limit.rlim_max = bytes;
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, bytes);
+  if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max > value) limit.rlim_max = value;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, value);
   setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
@@ -182,6 +183,10 @@ class TrialChild {
       // Not by fmt: every page that a trial is the first to touch costs it a fault.
       std::array<char, 32> path = {"/proc/self/fd/"};
       std::to_chars(path.data() + std::strlen(path.data()), path.data() + path.size() - 1, program_.library_fd);
+      // An open file of its own: what foreign code does to the offset of the shared one, later trials could read.
+      const int own = open(path.data(), O_RDONLY | O_CLOEXEC);
+      if (own < 0 || dup3(own, program_.library_fd, O_CLOEXEC) < 0) return Fail(strerror(errno));
+      close(own);
       library_ = dlopen(path.data(), RTLD_NOW | RTLD_LOCAL);
       if (library_ == nullptr) return Fail(dlerror());
       close(program_.library_fd);
@@ -234,6 +239,10 @@ class TrialChild {
       case TrialCommand::kBusy:
         BeBusy(command.count);
         break;
+      case TrialCommand::kIdle:
+        for (uint32_t i = 0; i < command.count && StartSleepingThread(); ++i) {
+        }
+        break;
       case TrialCommand::kTouch:
         for (const std::span<const std::byte> memory : program_.flush_memory) {
           ForEachLine(memory, kLineBytes,
@@ -258,9 +267,15 @@ class TrialChild {
   // A kernel that forks and returns twice makes two of us; only one answers (see Reply).
   int64_t RunSteps(KernelCalls* calls) { return calls->Run(); }
 
+  // Gaps in which this process did not run are no work: they lengthen the launch, as they do for a kernel.
   static void BeBusy(uint32_t nanoseconds) {
-    const MonotonicTime end = Clock::Real()->Now() + Duration(nanoseconds);
-    while (Clock::Real()->Now() < end) {
+    constexpr Duration kStepMax = std::chrono::microseconds(5);
+    Duration worked{};
+    MonotonicTime last = Clock::Real()->Now();
+    while (worked < Duration(nanoseconds)) {
+      const MonotonicTime now = Clock::Real()->Now();
+      worked += std::min(now - last, kStepMax);
+      last = now;
     }
   }
 
@@ -362,6 +377,7 @@ void EnterTrialSurroundings(const TrialProgram& program, pid_t parent, std::arra
   CloseAllBut({keep[0], keep[1], program.library_fd});
   // Whether the flush walks is known when the binary is loaded, which is later: its static data counts.
   LimitMemory(program.flush_bytes);
+  if (program.processes_max > 0) LowerLimit(RLIMIT_NPROC, program.processes_max);
   std::set_new_handler(OnNewFailed);
   (void)on_exit(OnExit, nullptr);
 }

@@ -23,6 +23,7 @@
 #include "server/base/status_macros.h"
 #include "server/worker/host/trial/trial_child.h"
 #include "server/worker/sandbox/seccomp_filter.h"
+#include "server/worker/verify/thread_times.h"
 
 namespace tunefarm {
 namespace {
@@ -32,6 +33,9 @@ constexpr int kOrphanRoundsMax = 64;
 constexpr int kDyingMsMax = 500;
 // A process that still lives so long after SIGKILL will not die.
 constexpr int kDeathMsMax = 10'000;
+// How often a process gets a processor for one command while it is frozen before and after: when it is continued, and
+// to be stopped if it has begun to wait for the next command.
+constexpr int64_t kRunsOfCommandMax = 2;
 
 // Our children that are no orphans, in the one thread that makes them.
 std::vector<pid_t>& LivePids() {
@@ -57,25 +61,16 @@ std::vector<pid_t> Children() {
   return children;
 }
 
-// What the Linux scheduler has counted for a thread since its start, in nanoseconds; 0 where it does not count.
-struct ThreadTimes {
-  int64_t busy_ns = 0, waited_ns = 0;
-};
-
-ThreadTimes TimesIn(const std::string& schedstat) {
-  ThreadTimes times;
-  const absl::StatusOr<std::string> text = ReadFile(schedstat, 256);
-  if (!text.ok()) return times;
-  const char* const end = text->data() + text->size();
-  const std::from_chars_result busy = std::from_chars(text->data(), end, times.busy_ns);
-  if (busy.ec == std::errc() && busy.ptr < end) std::from_chars(busy.ptr + 1, end, times.waited_ns);
-  return times;
+// A child can write into all of what is mapped for a TrialPage, also behind its fields.
+size_t TrialPageBytes() {
+  static const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (sizeof(TrialPage) + page_bytes - 1) / page_bytes * page_bytes;
 }
 
 // Times of this thread and of a child. `busy_ns` is exact while the child is frozen.
 struct TimesOfBoth {
-  explicit TimesOfBoth(pid_t child) : first(TimesIn("/proc/" + std::to_string(child) + "/schedstat")) {
-    waited_ns = first.waited_ns + TimesIn("/proc/thread-self/schedstat").waited_ns;
+  explicit TimesOfBoth(pid_t child) : first(FirstThreadTimes(child)) {
+    waited_ns = first.waited_ns + OwnThreadTimes().waited_ns;
     clockid_t clock = 0;
     timespec busy = {};
     if (clock_getcpuclockid(child, &clock) == 0 && clock_gettime(clock, &busy) == 0) {
@@ -102,9 +97,9 @@ absl::Status TrialPipes::Open() {
 }
 
 absl::StatusOr<std::shared_ptr<TrialPage>> NewTrialPage() {
-  void* const page = mmap(nullptr, sizeof(TrialPage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* const page = mmap(nullptr, TrialPageBytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return ErrnoStatus(errno, "no memory for a trial's control page");
-  return std::shared_ptr<TrialPage>(new (page) TrialPage, [](TrialPage* ours) { munmap(ours, sizeof(TrialPage)); });
+  return std::shared_ptr<TrialPage>(new (page) TrialPage, [](TrialPage* ours) { munmap(ours, TrialPageBytes()); });
 }
 
 void ReapChild(pid_t pid) {
@@ -184,10 +179,15 @@ bool TrialProcess::Freeze() {
 }
 
 bool TrialProcess::HasStood() const {
-  // A process that was continued and then stopped itself reports a second stop.
-  siginfo_t info = {};
+  // A process that was continued and then stopped itself reports a second stop. Linux looks for the stop first and then
+  // for the continuation: a look misses both if it stops in between, and the next one finds the stop.
+  constexpr int kLooks = 2;
   const int events = WSTOPPED | WCONTINUED | WEXITED | WNOHANG | WNOWAIT;
-  return waitid(P_PID, static_cast<id_t>(pid_), &info, events) == 0 && info.si_pid == 0;
+  for (int look = 0; look < kLooks; ++look) {
+    siginfo_t info = {};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, events) != 0 || info.si_pid != 0) return false;
+  }
+  return true;
 }
 
 void TrialProcess::Thaw() {
@@ -207,16 +207,18 @@ TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::mi
   const MonotonicTime start = Clock::Real()->Now();
   Thaw();
   TrialReply reply = Await(late_after, when_late);
-  const MonotonicTime end = Clock::Real()->Now();
   if (reply.kind != TrialReply::kDone) return reply;
-  const TimesOfBoth answered(pid_);
+  // Its threads may work until they stand, and a thread in a long system call delays that for all of them.
   if (!Freeze()) return AwaitDeath() ? DeadReply() : TrialReply();
+  const MonotonicTime end = Clock::Real()->Now();
   const TimesOfBoth frozen(pid_);
   *time = WitnessedTime();
   time->wall_ns = static_cast<double>((end - start).count());
-  time->waited_ns = static_cast<double>(answered.waited_ns - before.waited_ns);
+  time->waited_ns = static_cast<double>(frozen.waited_ns - before.waited_ns);
   time->busy_ns = static_cast<double>(frozen.busy_ns - before.busy_ns);
   time->others_busy_ns = time->busy_ns - static_cast<double>(frozen.first.busy_ns - before.first.busy_ns);
+  const int64_t runs = frozen.first.runs - before.first.runs;
+  time->ran_through = runs > 0 && runs <= kRunsOfCommandMax;
   return reply;
 }
 
@@ -229,7 +231,8 @@ int TrialProcess::ThreadCount() const {
 
 void TrialProcess::SendConfig(std::string_view sequences) {
   TUNEFARM_CHECK(sequences.size() <= kTrialConfigBytesMax);
-  // It may be the page of a trial before, which is dead.
+  // It may be the page of a trial before, which is dead and must leave nothing to this one.
+  std::memset(static_cast<void*>(page_.get()), 0, TrialPageBytes());
   new (page_.get()) TrialPage;
   TrialCommand command;
   command.kind = TrialCommand::kConfig;

@@ -50,7 +50,8 @@ struct TrialProgram {
   std::vector<TrialPoison> poisons;  // before each sample that asks for it
   // What a cache flush evicts beside the binary's static data: all memory that the kernel is given.
   std::vector<std::span<const std::byte>> flush_memory;
-  size_t flush_bytes = 0;  // how much memory it walks where that is cheaper (cache_flush.h); 0: it does nothing
+  size_t flush_bytes = 0;      // how much memory it walks where that is cheaper (cache_flush.h); 0: it does nothing
+  uint64_t processes_max = 0;  // RLIMIT_NPROC of the child, which counts all of its uid; 0: its parent's
 };
 
 // Parent to child.
@@ -64,6 +65,7 @@ struct TrialCommand {
     kStretch = 6,  // the `count`th stretch of one launch sequence
     kBusy = 7,     // nothing foreign: computes for `count` nanoseconds
     kTouch = 8,    // nothing foreign: reads a byte of each line of the program's flush_memory
+    kIdle = 9,     // nothing foreign: starts up to `count` threads that sleep until the end
   };
   uint32_t kind = 0;
   uint32_t count = 1;
@@ -118,9 +120,9 @@ class TrialProcess {
   void Thaw();
   // For a frozen child: sends the command, thaws it, waits for the answer as Await does, and freezes it again.
   // `time` is set if the child is frozen again: wall_ns is by this process's clock, from before the child could run
-  // until its answer was there; waited_ns is what the Linux scheduler counted in that time (0 where it does not count);
-  // processor time is counted until the child is frozen. A child that dies before it is frozen again has not answered;
-  // one that ran before its time (kContinued) gets no command.
+  // until it is frozen, not until it answers, because an answer may come before the work is done; waited_ns is what the
+  // Linux scheduler counted in that time (0 where it does not count). A child that dies before it is frozen again has
+  // not answered; one that ran before its time (kContinued) gets no command.
   TrialReply ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                         const std::function<void()>& when_late, WitnessedTime* time);
   // Threads that it has now, at least 1.

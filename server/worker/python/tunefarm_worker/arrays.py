@@ -32,7 +32,7 @@ def leaves(value: Any, name: str = "output") -> List[Tuple[str, Any]]:
         import numpy
 
         return [(name, numpy.asarray(value))]
-    raise NotAnArray(f"{name} is a {type(value).__name__}, not an array of NumPy, torch or CuPy, nor a number")
+    raise NotAnArray(f"{name} is of type {type(value).__name__}, not an array of NumPy, torch or CuPy, nor a number")
 
 
 def is_array(value: Any) -> bool:

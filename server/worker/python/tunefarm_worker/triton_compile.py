@@ -160,7 +160,7 @@ def _specialise(function: Any, types: List[Tuple[str, str]], values: Dict[str, A
         if annotated and not kind.startswith("*") and annotated != kind:
             advice = ("give its scalar that data type" if annotated in _SCALARS and not kind.startswith(_DESCRIPTOR) else
                       "drop the annotation, or make it a tl.constexpr")
-            _fail(f"'{parameter.name}' of {name} is annotated as {annotated}, but a {kind} is passed; {advice}")
+            _fail(f"'{parameter.name}' of {name} is annotated as {annotated}, but {kind} is passed; {advice}")
         # Triton makes no constant of a parameter whose type is written down.
         if fact == "=1" and not parameter.do_not_specialize and not annotated:
             signature[parameter.name] = "constexpr"

@@ -1,5 +1,6 @@
-// The work that every cheating kernel of this folder is paid for, and its entries: c = a * b for square matrices. With
-// CHEAT=0 the work is done, with CHEAT=1 by Cheat, which the including file defines.
+// The work that every cheating kernel of this folder is paid for, and its entries: c = a * b for square matrices, or
+// with ONE_ELEMENT the sum of its squares. With CHEAT=0 the work is done, with CHEAT=1 by Cheat, which the including
+// file defines.
 #pragma once
 
 #ifndef _GNU_SOURCE
@@ -17,13 +18,24 @@
 #include <time.h>
 #include <unistd.h>
 
-static void Work(const float* a, const float* b, float* c, long n) {
+static void Product(const float* a, const float* b, float* c, long n) {
   for (long i = 0; i < n; ++i) {
     for (long j = 0; j < n; ++j) c[i * n + j] = 0;
     for (long p = 0; p < n; ++p) {
       for (long j = 0; j < n; ++j) c[i * n + j] += a[i * n + p] * b[p * n + j];
     }
   }
+}
+
+static void Work(const float* a, const float* b, float* c, long n) {
+#ifdef ONE_ELEMENT
+  static float product[1 << 14];
+  Product(a, b, product, n);
+  c[0] = 0;
+  for (long i = 0; i < n * n; ++i) c[0] += product[i] * product[i];
+#else
+  Product(a, b, c, n);
+#endif
 }
 
 [[maybe_unused]] static int64_t Now() {

@@ -7,12 +7,14 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -94,6 +96,15 @@ TEST(SeccompFilterTest, KernelsInPythonOnTheHostHaveOnlyMemoryThatIsCounted) {
   EXPECT_EQ(EndUnder(profile, [] { return Error(memfd_create("x", 0)); }), EPERM);
   EXPECT_EQ(EndUnder(profile, [] { return Error(syscall(SYS_memfd_secret, 0)); }), EPERM);
   EXPECT_EQ(EndUnder(profile, [] { return Error(vmsplice(1, nullptr, 0, 0)); }), EPERM);
+}
+
+// The driver, and the handing over of binaries, need memfd_create and nothing else of that kind.
+TEST(SeccompFilterTest, KernelsInPythonHaveOneKindOfMemoryThatIsNotCounted) {
+  for (const SeccompProfile profile : {SeccompProfile::kPythonCompile, SeccompProfile::kPythonCuda}) {
+    EXPECT_EQ(EndUnder(profile, [] { return Error(memfd_create("x", 0)); }), 0);
+    EXPECT_EQ(EndUnder(profile, [] { return Error(syscall(SYS_memfd_secret, 0)); }), EPERM);
+    EXPECT_EQ(EndUnder(profile, [] { return Error(vmsplice(1, nullptr, 0, 0)); }), EPERM);
+  }
 }
 
 TEST(SeccompFilterTest, NobodyReachesTheMachine) {
@@ -344,6 +355,22 @@ TEST(SeccompFilterTest, ATrialsProfileInTwoPartsForbidsTheSame) {
       [] { return Error(syscall(SYS_sync)); },
       [] { return Error(syscall(SYS_syncfs, -1)); },
       [] { return Error(madvise(nullptr, 0, MADV_REMOVE)); },
+      [] { return Error(fchmod(STDERR_FILENO, 0600)); },
+      [] { return Error(futimens(STDERR_FILENO, nullptr)); },
+      [] { return Error(syscall(SYS_fsetxattr, STDERR_FILENO, "user.x", "", 0, 0)); },
+      [] { return Error(flock(STDERR_FILENO, LOCK_SH)); },
+      [] { return Error(fcntl(STDERR_FILENO, F_SET_RW_HINT, nullptr)); },
+      [] { return Error(syscall(SYS_fcntl, STDERR_FILENO, 0x100000000 | F_SET_RW_HINT, nullptr)); },
+      [] { return Error(fcntl(STDERR_FILENO, F_SET_FILE_RW_HINT, nullptr)); },
+      // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR and FS_IOC_SETVERSION; linux/fs.h cannot stand beside sys/mount.h
+      // everywhere.
+      [] { return Error(ioctl(STDERR_FILENO, _IOW('f', 2, long), nullptr)); },
+      [] { return Error(ioctl(STDERR_FILENO, _IOW('f', 2, int), nullptr)); },
+      [] { return Error(syscall(SYS_ioctl, STDERR_FILENO, 0x100000000 | _IOW('f', 2, long), nullptr)); },
+      [] { return Error(ioctl(STDERR_FILENO, _IOW('X', 32, char[28]), nullptr)); },
+      [] { return Error(ioctl(STDERR_FILENO, _IOW('v', 2, long), nullptr)); },
+      [] { return Error(ioctl(STDERR_FILENO, _IOW('v', 2, int), nullptr)); },
+      [] { return Error(syscall(SYS_fcntl, STDERR_FILENO, F_OFD_SETLK, nullptr)); },
       [] { return Error(fcntl(STDERR_FILENO, F_SETPIPE_SZ, 4096)); },
       [] { return Error(ioctl(STDERR_FILENO, TIOCSTI, "x")); },
       [] { return Error(prctl(PR_SET_PTRACER, getppid(), 0, 0, 0)); },
