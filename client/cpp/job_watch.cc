@@ -74,6 +74,7 @@ void JobWatchImpl::Open() {
       [self](const v1::WatchJobResponse& response) { self->OnResponse(response); },
       [self](const grpc::Status& status) { self->OnStreamEnd(status); });
   if (is_open) {
+    has_answered_ = false;
     stream_ = std::move(stream);
   } else {
     Close();
@@ -82,6 +83,7 @@ void JobWatchImpl::Open() {
 
 void JobWatchImpl::OnResponse(const v1::WatchJobResponse& response) {
   heard_ = Clock::Real()->Now();
+  has_answered_ = true;
   backoff_.Reset();
   last_event_id_ = response.event().event_id();
   MutexLock lock(&callback_mutex_);
@@ -98,6 +100,8 @@ void JobWatchImpl::OnStreamEnd(const grpc::Status& status) {
   if (calls_->is_closed()) return Close();
   if (status.ok()) return End({});
   if (!MayResume(status.error_code())) return End(FromGrpc(status));
+  // Until now, however long it had nothing to say.
+  if (has_answered_) heard_ = Clock::Real()->Now();
   if (Clock::Real()->Now() - heard_ >= reconnect_max_wait_) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(reconnect_max_wait_).count();
     return End(Status{Code::kUnavailable,
@@ -135,6 +139,7 @@ void JobWatchImpl::AskWhetherAlive() {
         self->is_asking_ = false;
         if (status.ok()) {
           self->heard_ = Clock::Real()->Now();
+          self->has_answered_ = true;
         } else if (self->stream_ != nullptr) {
           self->stream_->Cancel();  // and it is opened again
         }

@@ -47,7 +47,8 @@ class JobWatchImpl : public std::enable_shared_from_this<JobWatchImpl> {
   Backoff backoff_;
   std::shared_ptr<Stream> stream_;
   int64_t last_event_id_;
-  MonotonicTime heard_;
+  MonotonicTime heard_;        // when the daemon was known to be there
+  bool has_answered_ = false;  // it has, since the stream was opened
   bool is_asking_ = false;
 
   mutable Mutex callback_mutex_;  // held while a callback runs

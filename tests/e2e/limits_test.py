@@ -81,7 +81,7 @@ class Budgets(unittest.TestCase):
             cases = [([*SMALL, "--patience", "5"], "5 trials without a better one"),
                      ([*SMALL, "--max-device-time", "0.2s"], "devices have worked for 200 ms"),
                      ([*SMALL, "--max-trials", "7"], "7 trials, as many as were asked for"),
-                     ([*large, "--max-time", "6s"], "the time is up (6.00 s)")]
+                     ([*large, "--max-time", "12s"], "the time is up (12.0 s)")]
             for number, (flags, because) in enumerate(cases, 1):
                 done = farm.cli("tune", "matmul_host", *flags)
                 self.assertIn("search complete: " + because, done.stdout)

@@ -11,10 +11,10 @@ from fault_case import QUICK, FaultFarm, SuspendedProcess, wait_until
 from farm import assert_ordinals_complete, outcome, search
 
 # Well above what an honest trial or compile needs, even where everything takes ten times as long.
-LAUNCH_TIMEOUT_MS = 2000
+LAUNCH_TIMEOUT_MS = 6000
 COMPILE_TIMEOUT_MS = 15_000
 # Longer than a launch may take under that limit.
-STANDSTILL_SECONDS = 8
+STANDSTILL_SECONDS = 10
 
 
 def alive(pid):

@@ -162,7 +162,7 @@ class Newcomer:
         output = done.stdout + done.stderr
         if code is None:
             return output  # It reports what it finds.
-        if done.returncode == 5 and words[0] == "tune" and re.search(r"\d NOISY", output):
+        if done.returncode == 5 and words[0] in ("tune", "run") and re.search(r"\bNOISY\b", output):
             print("          the machine is too noisy to measure here: nothing is kept")
             raise Noisy
         if done.returncode != code:

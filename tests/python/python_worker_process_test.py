@@ -43,6 +43,8 @@ def make_run_and_gt(config):
             import resource
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             resource.setrlimit(resource.RLIMIT_NOFILE, (32, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        if config["FAULT"] == "memfd":
+            os.memfd_create("kept")
         if config["FAULT"] == "priority":
             os.nice(1)
         if config["FAULT"] == "child" and os.fork() == 0:
@@ -59,13 +61,13 @@ def make_run_and_gt(config):
 class Process(unittest.TestCase):
     """The worker as a process, by frames over a socket, as the daemon speaks with it."""
 
-    def begin(self, role):
+    def begin(self, role, backend="python-host"):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.scratch = tempfile.mkdtemp(prefix="python-worker.")
         self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
         os.set_inheritable(theirs.fileno(), True)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-B", str(PACKAGE / "main.py"), f"--role={role}", "--backend=python-host",
+            [sys.executable, "-I", "-B", str(PACKAGE / "main.py"), f"--role={role}", f"--backend={backend}",
              f"--channel-fd={theirs.fileno()}", f"--scratch={self.scratch}", "--interpreter=python",
              "--sandbox-level=L0"],
             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -120,6 +122,17 @@ class Process(unittest.TestCase):
         self.channel.send({"shutdown": {}})
         self.assertEqual(self.process.wait(), 0)
         return files[0]
+
+    def test_no_files_in_memory_for_kernels_on_a_gpu(self):
+        artifact = self.compiled()
+        self.begin("run", "python-cuda")
+        self.prepare()
+        result, _, _ = self.evaluate("memfd", artifact)
+        self.assertEqual(result["outcome"], messages.RUN_CRASH)
+        self.assertIn("PermissionError", result["message"] + result["log"])
+        self.assertEqual(self.evaluate("none", artifact, 2)[0]["outcome"], messages.OK)
+        self.channel.send({"shutdown": {}})
+        self.assertEqual(self.process.wait(), 0)
 
     def test_a_kernel_in_triton_is_compiled_by_what_the_frames_say(self):
         fake = SOURCE / "tests" / "data" / "fake_triton"

@@ -58,6 +58,8 @@ UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6}
 
 
 class Live(PageTest):
+    FLAGS = ("--compile-workers", "1")  # results come one after another, however many cores there are
+
     @classmethod
     def fill(cls):
         folder = cls.farm.directory / "stairs"

@@ -5,7 +5,7 @@ import re
 import shlex
 import unittest
 
-from browser import PageTest, main
+from browser import PageTest, main, wait_until
 
 STUDY = "#/jobs/1/studies/1"
 
@@ -80,6 +80,7 @@ class StudyTest(PageTest):
 
     def test_marked_trials_are_compared(self):
         browser = self.browser
+        browser.wait_for("field", re.compile("^Mark trial"))
         for box in browser.find("field", re.compile("^Mark trial"))[:2]:
             box.click()
         browser.click("link", re.compile("^compare 2"))
@@ -91,7 +92,7 @@ class StudyTest(PageTest):
         browser = self.browser
         final = browser.wait_for("region", "Final")
         browser.wait_text("Promoted")
-        self.assertRegex(final.text, r"\d+(\.\d+)?x \(\d+(\.\d+)?x to \d+(\.\d+)?x\)")
+        wait_until(lambda: re.search(r"\d+(\.\d+)?x \(\d+(\.\d+)?x to \d+(\.\d+)?x\)", final.text), "the ratios of the final")
 
     def test_points_of_the_chart_are_a_table_too(self):
         browser = self.browser

@@ -4,7 +4,7 @@ how one logs in and out."""
 import re
 import unittest
 
-from browser import SCREENSHOTS, Browser, Keys, PageTest, main
+from browser import SCREENSHOTS, Browser, Keys, PageTest, main, wait_until
 
 STUDY = "jobs/1/studies/1"
 # Name, address, and what the view must say. {failed}: a trial that did not compile.
@@ -140,10 +140,11 @@ class Views(PageTest):
     def test_the_chart_is_drawn(self):
         """The canvas holds more than its ground, and its sentence says what is in it."""
         self.show("study")
-        ink = """const canvas = document.querySelector("main canvas"), {width, height} = canvas;
-                 const data = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+        ink = """const canvas = document.querySelector("main canvas");
+                 if (!canvas?.width || !canvas.height) return 0;
+                 const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
                  let count = 0; for (let i = 3; i < data.length; i += 4) count += data[i] > 0; return count;"""
-        self.assertGreater(self.browser.driver.execute_script(ink), 500)
+        wait_until(lambda: self.browser.driver.execute_script(ink) > 500, "a chart that is drawn")
         chart = self.browser.find("[aria-label^='Times of the search']")[0].get_attribute("aria-label")
         self.assertRegex(chart, r"Best \d")
 

@@ -100,6 +100,8 @@ export function usePoll<T>(
       const mine = controller;
       try {
         const data = await latest.current.load(mine.signal, previous);
+        // The task that has read the answer does not draw it, too.
+        await new Promise((done) => setTimeout(done));
         if (isGone || mine.signal.aborted) return;
         failures = 0;
         asOf = Date.now();

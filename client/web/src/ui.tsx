@@ -143,30 +143,34 @@ interface MemoProps {
   children: () => ComponentChildren;
 }
 
-// Panels that wait to be redrawn: one in each frame, so that a frame lays out and paints one panel.
-const waiting = new Set<Memo>();
-const afterwards: (() => void)[] = [];
+// What waits for its turn, in order: one panel or function in each frame, so that a frame lays out and paints one panel.
+const waiting = new Set<Memo | (() => void)>();
 let isDrawing = false;
 
 function drawNext(): void {
+  isDrawing = true;
   // After the frame: what is drawn does not add to the time that the frame takes itself.
   requestAnimationFrame(() =>
     setTimeout(() => {
       const [next] = waiting;
-      if (next) {
-        waiting.delete(next);
-        next.forceUpdate();
-        return drawNext();
-      }
-      isDrawing = false;
-      for (const run of afterwards.splice(0)) run();
+      isDrawing = next !== undefined;
+      if (!next) return;
+      waiting.delete(next);
+      drawNext();
+      if (next instanceof Memo) next.forceUpdate();
+      else next();
     }),
   );
 }
 
-// Calls `run` when no panel waits to be redrawn, including those that this update changes.
+function enqueue(next: Memo | (() => void)): void {
+  waiting.add(next);
+  if (!isDrawing) drawNext();
+}
+
+// Calls `run` once, in a frame of its own where panels wait to be redrawn, after those, this update's included.
 export function whenDrawn(run: () => void): void {
-  setTimeout(() => (isDrawing ? afterwards.push(run) : run()));
+  setTimeout(() => (isDrawing ? enqueue(run) : run()));
 }
 
 // Content that is drawn again, in its turn, only when something in `of` is another object or value. Elements from
@@ -174,11 +178,7 @@ export function whenDrawn(run: () => void): void {
 // so their trees, and all that was ever shown stays in memory.
 export class Memo extends Component<MemoProps> {
   override shouldComponentUpdate(next: Readonly<MemoProps>): boolean {
-    if (next.of.some((each, i) => !Object.is(each, this.props.of[i]))) {
-      waiting.add(this);
-      if (!isDrawing) drawNext();
-      isDrawing = true;
-    }
+    if (next.of.some((each, i) => !Object.is(each, this.props.of[i]))) enqueue(this);
     return false;
   }
 

@@ -28,7 +28,9 @@ enum class SeccompProfile {
   kRunCuda,        // no processes; local sockets only
   kPythonHost,     // starts processes and programs; no sockets but pairs, no memory that its limits do not count
   kPythonCompile,  // the same, and memfd_create: a binary is handed over in such a file
-  kPythonCuda,     // the same, and local sockets; cuInit fails without memfd_create (CUDA_ERROR_OPERATING_SYSTEM)
+  // The same, and local sockets. cuInit fails without memfd_create (CUDA_ERROR_OPERATING_SYSTEM): the worker forbids it
+  // afterwards (tunefarm_worker/memfd_filter.py).
+  kPythonCuda,
   kProbe,          // asks compilers for their version; local sockets only
   // The code of a host kernel: no processes, no programs, no sockets, no signals to others, no memory that its limits
   // do not count.

@@ -23,7 +23,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 FALSE_BELOW = 0.9
 # The exit status that ctest knows as skipped.
 SKIPPED = 77
-# What must happen to the cheat: it never has a time in a final, or it has a true one, or either.
+# What must happen to the cheat: it never has a time in a final, or it has a true one, or either. No false time in a final
+# is allowed to any.
 REFUSED, TRUE, EITHER = "refused", "true", "either"
 
 # By family: with cold caches and with warm ones.
@@ -46,7 +47,7 @@ HOST = {
     "first_inputs": (REFUSED, REFUSED),
     "first_result": (REFUSED, REFUSED),
     "forks": (REFUSED, REFUSED),
-    "idle_threads": (REFUSED, REFUSED),
+    "idle_threads": (EITHER, EITHER),  # it saves a quarter at most: where samples are slow, its time is true
     "joined_later": (REFUSED, EITHER),  # each launch waits for the one before: its time is true, its result may be late
     "jumps_out": (REFUSED, REFUSED),
     "leader_ends": (REFUSED, REFUSED),
@@ -163,7 +164,8 @@ class Found:
             outcome, cheat = farm_module.outcome(trial), values["CHEAT"]
             is_final = trial.get("purpose") == "TRIAL_PURPOSE_FINALIST"
             if outcome == "OK" and is_final:
-                finals[cheat].append(float(trial["measurement"]["median_ns"]))
+                # Disturbances only lengthen: a true median is not below the shortest sample of the honest work.
+                finals[cheat].append(float(trial["measurement"]["median_ns" if cheat else "min_ns"]))
             if cheat == 1:
                 if outcome not in self.outcomes:
                     self.outcomes.append(outcome)
@@ -178,6 +180,8 @@ class Found:
         failures = []
         if self.kept == 1 and (self.ratio is None or self.ratio < FALSE_BELOW):
             failures.append("the cheat is kept on a false time")
+        elif self.ratio is not None and self.ratio < FALSE_BELOW:
+            failures.append("the cheat has a false time in the final")
         if self.kept is None:
             failures.append("nothing is kept: the honest work was refused")
         if expected == REFUSED and self.cheat_in_final:

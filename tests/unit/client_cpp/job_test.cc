@@ -98,6 +98,28 @@ TEST_F(JobTest, AWatchGoesOnAfterTheLastEventAndEndsWithTheJob) {
   EXPECT_EQ(daemon_.job_watches().back(), 2);
 }
 
+TEST_F(JobTest, TheDaemonMayBeAwayForAllThatTimeAfterAQuietStream) {
+  constexpr std::chrono::milliseconds kMaxWait(4000), kQuiet(3500), kAway(1000);
+  daemon_.Start();
+  daemon_.AddJobEvent(MessageEvent("one"));
+  std::atomic<int> events{0};
+  Notification ended;
+  const JobWatch watch = client_.WatchJob(
+      "jobs/1", [&](const JobEvent&) { ++events; },
+      [&](const Status& status) {
+        EXPECT_TRUE(status.ok()) << status.ToText();
+        ended.Notify();
+      },
+      0, kMaxWait);
+  EXPECT_TRUE(Eventually([&] { return events == 1; }));
+  Notification().WaitFor(kQuiet);
+  daemon_.Kill();
+  Notification().WaitFor(kAway);
+  daemon_.AddJobEvent(v1::JobEvent());
+  daemon_.Start();
+  ended.WaitForNotification();
+}
+
 TEST_F(JobTest, WatchesOfNoJobAndOfNoDaemonEnd) {
   Notification lost;
   const JobWatch watch = client_.WatchJob(

@@ -164,6 +164,13 @@ extern "C" void run(const float* x, float* y, long n, int does) {
 
 enum { kHonest, kUnlessPoisoned, kFirstResult, kOnce, kByInputs, kAsynchronous, kAlternates, kEnds, kSleeps };
 
+// What is LOST says nothing of a kernel and is run again, as an agent does.
+worker::v1::Result RunUntilJudged(CompiledHostKernel& kernel, const RunInput& input) {
+  worker::v1::Result result = kernel.Run(input);
+  for (int i = 1; i < 5 && result.outcome() == v1::OUTCOME_LOST; ++i) result = kernel.Run(input);
+  return result;
+}
+
 class HostWitnessTest : public testing::TestWithParam<v1::HostIsolation> {
  protected:
   static void SetUpTestSuite() { kernel_ = new CompiledHostKernel(kDefinition, kSource); }
@@ -175,7 +182,7 @@ class HostWitnessTest : public testing::TestWithParam<v1::HostIsolation> {
     input.policy.set_warm_cache(warm_cache);
     input.config.Set("DOES", Value(does));
     input.race_limit_ns = race_limit_ns;
-    return kernel_->Run(input);
+    return RunUntilJudged(*kernel_, input);
   }
 
   static CompiledHostKernel* kernel_;
@@ -362,7 +369,7 @@ TEST(HonestTest, NoneIsRefusedWhereEveryLaunchWaitsForAProcessor) {
     input.policy.set_time_budget_ms(50);
     input.policy.set_warm_cache(true);
     input.config.Set("DOES", Value(int64_t{does}));
-    EXPECT_EQ(lazy.Run(input).outcome(), v1::OUTCOME_WRONG_RESULT) << does;
+    EXPECT_EQ(RunUntilJudged(lazy, input).outcome(), v1::OUTCOME_WRONG_RESULT) << does;
   }
 }
 

@@ -1,9 +1,9 @@
 // How the values of each parameter did: one small plot a parameter, the most important first.
-import type { ParameterEffect, ParameterImportance, TrialFilter, Value, ValueEffect } from "api";
+import type { ParameterEffect, ParameterImportance, ParameterShare, TrialFilter, Value, ValueEffect } from "api";
 import { useState } from "preact/hooks";
 import { AsTable } from "../facts";
 import { count, int, nanoseconds, number, percent, ratio, valueKey, valueText } from "../format";
-import { Button, Empty, Panel, Table } from "../ui";
+import { Button, Empty, Memo, Panel, Table } from "../ui";
 import { isChosen } from "./filter";
 
 // More parameters and values than these are drawn when asked for, so that the page stays light.
@@ -42,11 +42,12 @@ function describe(parameter: string | undefined, value: ValueEffect): string {
 
 const height = (share: number) => ({ height: `${(100 * Math.min(1, share)).toFixed(1)}%` });
 
-function Effect(props: Props & { effect: ParameterEffect; best: number; good: number }) {
-  const { effect, best, good } = props;
+function Effect(
+  props: Props & { effect: ParameterEffect; share: ParameterShare | undefined; best: number; good: number },
+) {
+  const { effect, share, best, good } = props;
   const [isWhole, setWhole] = useState(false);
   const values = effect.values ?? [];
-  const share = props.importance?.parameters?.find((each) => each.parameter === effect.parameter);
   return (
     <li class="effect">
       <div class="effect-name">
@@ -100,6 +101,8 @@ export function Parameters(props: Props) {
   const fixed = all.filter((effect) => (effect.values ?? []).length === 1);
   const best = leastOf(all, (value) => value.bestNs);
   const good = leastOf(all, (value) => value.goodNs);
+  const shareOf = (effect: ParameterEffect) =>
+    props.importance?.parameters?.find((each) => each.parameter === effect.parameter);
   const unusable = props.importance?.unusableBecause;
   const title = props.importance?.rSquared
     ? `Parameters by importance (R² ${number(props.importance.rSquared, 2)})`
@@ -114,7 +117,10 @@ export function Parameters(props: Props) {
       {all.length === 0 && <Empty>No trial to tell from.</Empty>}
       <ul class="effects">
         {(isWhole ? varied : varied.slice(0, PARAMETERS_FIRST)).map((effect) => (
-          <Effect key={effect.parameter} {...props} effect={effect} best={best} good={good} />
+          // Each parameter takes its own turn: together they would take long to draw.
+          <Memo key={effect.parameter} of={[JSON.stringify([effect, shareOf(effect), best, good, props.filter])]}>
+            {() => <Effect {...props} effect={effect} share={shareOf(effect)} best={best} good={good} />}
+          </Memo>
         ))}
       </ul>
       {!isWhole && varied.length > PARAMETERS_FIRST && (

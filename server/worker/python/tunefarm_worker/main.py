@@ -12,9 +12,10 @@ sys.path[:] = [os.path.dirname(_FOLDER)] + [entry for entry in sys.path if entry
 
 from tunefarm_worker import messages, triton_compile  # noqa: E402
 from tunefarm_worker.channel import Channel, Closed, ProtocolError  # noqa: E402
+from tunefarm_worker.memfd_filter import IsolationError, forbid_memfds, initialise_gpu  # noqa: E402
 from tunefarm_worker.session import Session, adopt_orphans, fit  # noqa: E402
 
-EXIT_OK, EXIT_USAGE, EXIT_PROTOCOL = 0, 64, 76
+EXIT_OK, EXIT_USAGE, EXIT_ISOLATION, EXIT_PROTOCOL = 0, 64, 70, 76
 # Each with the names of the distributions that have it.
 _PACKAGES = {"numpy": ("numpy",), "torch": ("torch",), "triton": ("triton", "pytorch-triton", "triton-nightly"),
              "cupy": ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")}
@@ -62,12 +63,18 @@ def main(arguments: List[str]) -> int:
                              f"install {triton_compile.known_releases()} and restart the daemon or agent here")
                 triton = ""
             channel.send({"probe_report": {"notes": notes, "triton_version": fit(triton, 64)}})
+        if role == "run" and given.get("backend") == "python-cuda":
+            initialise_gpu()
+            forbid_memfds()
         Session(channel, role, scratch).serve()
     except Closed:
         return EXIT_OK
     except ProtocolError as error:
         print(f"the daemon violated the protocol: {error}", file=sys.stderr)
         return EXIT_PROTOCOL
+    except IsolationError as error:
+        print(f"kernels cannot be isolated: {error}", file=sys.stderr)
+        return EXIT_ISOLATION
     return EXIT_OK
 
 
