@@ -66,7 +66,8 @@ if [ -n "$missing" ]; then
   printf 'bundle: unresolved libraries:\n%s\n' "$missing" >&2
   exit 1
 fi
-size_kib=$(du -sk "$bundle" | cut -f1)
+# Bytes that travel, not blocks of a disk.
+size_kib=$(du -sk --apparent-size "$bundle" | cut -f1)
 if [ "$size_kib" -gt $((size_max_mib * 1024)) ]; then
   printf 'bundle: %s KiB exceed the limit of %s MiB\n' "$size_kib" "$size_max_mib" >&2
   exit 1

@@ -148,10 +148,6 @@ function bytesOf(base64: string | undefined): DataView {
   return new DataView(out.buffer);
 }
 
-export function decodeBytes(base64: string | undefined): Uint8Array {
-  return new Uint8Array(bytesOf(base64).buffer);
-}
-
 export function decodeDoubles(base64: string | undefined): Float64Array {
   const view = bytesOf(base64);
   return Float64Array.from({ length: view.byteLength >> 3 }, (_, i) => view.getFloat64(i * 8, true));

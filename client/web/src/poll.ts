@@ -4,6 +4,8 @@ import { type ApiError, asApiError } from "./api";
 import { Shared } from "./shared";
 
 const MAX_WAIT_MS = 30_000;
+// Until what an answer shows has been drawn and polls itself.
+const MOUNT_MS = 100;
 // The same call would fail again.
 const FINAL_CODES = ["unauthenticated", "not_found", "permission_denied", "invalid_argument", "unimplemented"];
 
@@ -34,19 +36,25 @@ function setPoll(id: object, state: Freshness | undefined): void {
   );
 }
 
-// Runs once, when all that is polled has answered or failed; at once where nothing is polled. Returns what takes it back.
+// Runs once, when all that is polled has answered or failed, and what the answers show polls nothing else. Returns what
+// takes it back.
 export function afterContent(run: () => void): () => void {
-  const isThere = () => [...polls.values()].every((each) => each.asOf > 0 || each.error);
-  if (isThere()) {
-    run();
-    return () => {};
-  }
-  const end = freshness.subscribe(() => {
-    if (!isThere()) return;
+  let timer = 0;
+  const wait = () => {
+    if (timer) return;
+    timer = window.setTimeout(() => {
+      timer = 0;
+      if (![...polls.values()].every((each) => each.asOf > 0 || each.error)) return;
+      end();
+      run();
+    }, MOUNT_MS);
+  };
+  const end = freshness.subscribe(wait);
+  wait();
+  return () => {
+    clearTimeout(timer);
     end();
-    run();
-  });
-  return end;
+  };
 }
 
 export interface Polled<T> {
@@ -56,8 +64,8 @@ export interface Polled<T> {
   refresh: () => void; // asks at once
 }
 
-// Loads now, when `key` changes, and every `everyMs` until isOver(data). `load` gets the newest answer of the same key,
-// and may return it where nothing has changed. An empty key loads nothing.
+// Loads now, when `key` changes, and every `everyMs` until isOver(data). A `load` that takes the newest answer of the same
+// key returns that where nothing has changed; answers of others are compared. An empty key loads nothing.
 export function usePoll<T>(
   key: string,
   load: (signal: AbortSignal, previous: T | undefined) => Promise<T>,
@@ -107,8 +115,8 @@ export function usePoll<T>(
         asOf = Date.now();
         isDone = latest.current.isOver(data);
         setPoll(id, { asOf, error: undefined, isOver: isDone });
-        const text = data === previous ? previousText : JSON.stringify(data);
-        if (previous === undefined || text !== previousText) {
+        const text = latest.current.load.length > 1 ? "" : JSON.stringify(data);
+        if (text ? text !== previousText : data !== previous) {
           previous = data;
           previousText = text;
           setState({ key, data, error: undefined });

@@ -143,8 +143,12 @@ interface MemoProps {
   children: () => ComponentChildren;
 }
 
-// What waits for its turn, in order: one panel or function in each frame, so that a frame lays out and paints one panel.
-const waiting = new Set<Memo | (() => void)>();
+// Panels that wait to be redrawn: one in each frame, so that a frame lays out and paints one panel.
+const waiting = new Set<Memo>();
+// What waits for them: until none is left, or for TURNS_MAX panels where there are always more.
+const afterwards: (() => void)[] = [];
+const TURNS_MAX = 60;
+let turns = 0;
 let isDrawing = false;
 
 function drawNext(): void {
@@ -153,24 +157,23 @@ function drawNext(): void {
   requestAnimationFrame(() =>
     setTimeout(() => {
       const [next] = waiting;
-      isDrawing = next !== undefined;
-      if (!next) return;
-      waiting.delete(next);
-      drawNext();
-      if (next instanceof Memo) next.forceUpdate();
-      else next();
+      if (next && turns < TURNS_MAX) {
+        turns++;
+        waiting.delete(next);
+        next.forceUpdate();
+        return drawNext();
+      }
+      turns = 0;
+      for (const run of afterwards.splice(0)) run();
+      if (waiting.size) drawNext();
+      else isDrawing = false;
     }),
   );
 }
 
-function enqueue(next: Memo | (() => void)): void {
-  waiting.add(next);
-  if (!isDrawing) drawNext();
-}
-
-// Calls `run` once, in a frame of its own where panels wait to be redrawn, after those, this update's included.
+// Calls `run` once, when the panels that wait to be redrawn have been, including those that this update changes.
 export function whenDrawn(run: () => void): void {
-  setTimeout(() => (isDrawing ? enqueue(run) : run()));
+  setTimeout(() => (isDrawing ? afterwards.push(run) : run()));
 }
 
 // Content that is drawn again, in its turn, only when something in `of` is another object or value. Elements from
@@ -178,7 +181,10 @@ export function whenDrawn(run: () => void): void {
 // so their trees, and all that was ever shown stays in memory.
 export class Memo extends Component<MemoProps> {
   override shouldComponentUpdate(next: Readonly<MemoProps>): boolean {
-    if (next.of.some((each, i) => !Object.is(each, this.props.of[i]))) enqueue(this);
+    if (next.of.some((each, i) => !Object.is(each, this.props.of[i]))) {
+      waiting.add(this);
+      if (!isDrawing) drawNext();
+    }
     return false;
   }
 

@@ -5,7 +5,6 @@ import uPlot from "uplot";
 import { AsTable } from "../facts";
 import {
   count,
-  decodeBytes,
   decodeDoubles,
   decodeInt64,
   decodeUint32,
@@ -68,7 +67,7 @@ function decode({ response, isLog }: Chart) {
     pointOrdinals: decodeInt64(response.pointOrdinals),
     columns: response.columns ?? 0,
     rows: response.rows ?? 0,
-    density: decodeBytes(response.density),
+    density: response.density ?? "",
     failures: (response.failures ?? []).map((each) => ({ ...each, byColumn: decodeUint32(each.counts) })),
     levels,
     xMin: response.xMin ?? 0,

@@ -1,29 +1,31 @@
 // The density of trials as an image, made in short tasks.
 
-// How many trials each cell has, row by row, the lowest times first.
+// How many trials each cell has, a byte each, row by row, the lowest times first.
 export interface Density {
   columns: number;
   rows: number;
-  density: Uint8Array;
+  density: string; // base64
 }
 
-const CELLS_AT_ONCE = 16_000; // what a slow processor colours in a few milliseconds
+// What a slow processor decodes or colours in a few milliseconds. Three bytes are four characters of base64.
+const CELLS_AT_ONCE = 15_999;
 
 function nextTask(): Promise<void> {
   return new Promise((run) => setTimeout(run));
 }
 
-// `visit` gets rows, part by part, each in a task of its own; what follows is in another one. False: `isWanted` no more.
-async function forRows(
-  d: Density,
+// `visit` gets numbers from 0 to `count`, at most `atOnce` of them, each part in a task of its own; what follows is in
+// another one. False: `isWanted` no more.
+async function forParts(
+  count: number,
+  atOnce: number,
   isWanted: () => boolean,
   visit: (from: number, to: number) => void,
 ): Promise<boolean> {
-  const atOnce = Math.ceil(CELLS_AT_ONCE / d.columns);
-  for (let row = 0; row < d.rows; row += atOnce) {
+  for (let from = 0; from < count; from += atOnce) {
     await nextTask();
     if (!isWanted()) return false;
-    visit(row, Math.min(row + atOnce, d.rows));
+    visit(from, Math.min(from + atOnce, count));
   }
   await nextTask();
   return isWanted();
@@ -41,11 +43,16 @@ export async function densityImage(
   colour: string,
   isWanted: () => boolean,
 ): Promise<HTMLCanvasElement | null> {
+  const cells = new Uint8Array(d.columns * d.rows);
   let most = 1;
-  const isCounted = await forRows(d, isWanted, (from, to) => {
-    for (let i = from * d.columns; i < to * d.columns; i++) if (d.density[i]! > most) most = d.density[i]!;
+  const isDecoded = await forParts(cells.length, CELLS_AT_ONCE, isWanted, (from, to) => {
+    const bytes = atob(d.density.slice((from / 3) * 4, Math.ceil(to / 3) * 4));
+    for (let i = 0; i < bytes.length; i++) {
+      const trials = (cells[from + i] = bytes.charCodeAt(i));
+      if (trials > most) most = trials;
+    }
   });
-  if (!isCounted) return null;
+  if (!isDecoded) return null;
   const canvas = document.createElement("canvas");
   canvas.width = d.columns;
   canvas.height = d.rows;
@@ -58,12 +65,12 @@ export async function densityImage(
   const colourOf = Uint32Array.from({ length: most + 1 }, (_, n) =>
     n === 0 ? 0 : red | (green << 8) | (blue << 16) | ((70 + (185 * n) / most) << 24),
   );
-  const isColoured = await forRows(d, isWanted, (first, end) => {
+  const isColoured = await forParts(d.rows, Math.ceil(CELLS_AT_ONCE / d.columns), isWanted, (first, end) => {
     for (let row = first; row < end; row++) {
       // The lowest times are at the bottom.
       const from = row * d.columns;
       const to = (d.rows - 1 - row) * d.columns;
-      for (let column = 0; column < d.columns; column++) pixels[to + column] = colourOf[d.density[from + column]!]!;
+      for (let column = 0; column < d.columns; column++) pixels[to + column] = colourOf[cells[from + column]!]!;
     }
   });
   if (!isColoured) return null;

@@ -409,8 +409,12 @@ export function StudyView({ params, query }: ViewProps) {
     );
   return (
     <>
-      <Header job={job} study={study} chart={chart?.response} onChange={polledJob.refresh} />
-      <FilterBar filter={filter} analysis={effects.data} coverage={coverage} onFilter={onFilter} />
+      <Memo of={[job, study, chart?.response]}>
+        {() => <Header job={job} study={study} chart={chart?.response} onChange={polledJob.refresh} />}
+      </Memo>
+      <Memo of={[query, effects.data, coverage]}>
+        {() => <FilterBar filter={filter} analysis={effects.data} coverage={coverage} onFilter={onFilter} />}
+      </Memo>
       {filterError && <ErrorLine error={filterError} />}
       <div class="halves">
         <div>
