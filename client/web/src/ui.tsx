@@ -143,8 +143,10 @@ interface MemoProps {
   children: () => ComponentChildren;
 }
 
-// Panels that wait to be redrawn: one in each frame, so that a frame lays out and paints one panel.
+// Panels that wait to be redrawn: one in each frame, so that a frame lays out and paints one panel; more where the first
+// ones took less than DRAW_MS.
 const waiting = new Set<Memo>();
+const DRAW_MS = 4;
 // What waits for them: until none is left, or for TURNS_MAX panels where there are always more.
 const afterwards: (() => void)[] = [];
 const TURNS_MAX = 60;
@@ -156,12 +158,13 @@ function drawNext(): void {
   // After the frame: what is drawn does not add to the time that the frame takes itself.
   requestAnimationFrame(() =>
     setTimeout(() => {
-      const [next] = waiting;
-      if (next && turns < TURNS_MAX) {
+      const end = performance.now() + DRAW_MS;
+      for (const panel of waiting) {
+        if (turns === TURNS_MAX) break;
         turns++;
-        waiting.delete(next);
-        next.forceUpdate();
-        return drawNext();
+        waiting.delete(panel);
+        panel.forceUpdate();
+        if (performance.now() >= end) return drawNext();
       }
       turns = 0;
       for (const run of afterwards.splice(0)) run();
@@ -180,8 +183,12 @@ export function whenDrawn(run: () => void): void {
 // useMemo must not do this: an element keeps the tree that it was first drawn in, with the older elements beside it and
 // so their trees, and all that was ever shown stays in memory.
 export class Memo extends Component<MemoProps> {
+  private times = 0; // drawn
+
   override shouldComponentUpdate(next: Readonly<MemoProps>): boolean {
     if (next.of.some((each, i) => !Object.is(each, this.props.of[i]))) {
+      // Who has just opened a view waits for its content, which follows an empty panel.
+      if (this.times < 2) return true;
       waiting.add(this);
       if (!isDrawing) drawNext();
     }
@@ -193,6 +200,7 @@ export class Memo extends Component<MemoProps> {
   }
 
   override render(): ComponentChildren {
+    this.times++;
     return this.props.children();
   }
 }
