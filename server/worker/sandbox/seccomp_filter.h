@@ -31,7 +31,7 @@ enum class SeccompProfile {
   // The same, and local sockets. cuInit fails without memfd_create (CUDA_ERROR_OPERATING_SYSTEM): the worker forbids it
   // afterwards (tunefarm_worker/memfd_filter.py).
   kPythonCuda,
-  kProbe,          // asks compilers for their version; local sockets only
+  kProbe,  // asks compilers for their version; local sockets only
   // The code of a host kernel: no processes, no programs, no sockets, no signals to others, no memory that its limits
   // do not count.
   kTrial,
