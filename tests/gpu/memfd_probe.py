@@ -7,7 +7,8 @@ A child process for each work and each time at which a seccomp filter makes memf
 threads: never, before the driver starts (cuInit), after that, and after the primary context exists. Prints a line for
 each: whether the work succeeds, and the files in memory that the process has when it ends. Works whose packages are
 not installed are skipped. Ends with 0 if every work succeeds once the primary context exists, with 1 if one fails, and
-with 77 without a GPU. It needs nothing of tunefarm but this folder.
+with 77 without a GPU. It needs nothing built, but this folder and that of
+the worker in Python.
 """
 
 import argparse
@@ -16,7 +17,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import sys
@@ -24,20 +24,14 @@ import tempfile
 
 import cuda_driver
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "server" / "worker" / "python"))
+from tunefarm_worker.memfd_filter import forbid_memfds  # noqa: E402
+
 CHILD_SECONDS_MAX = 300
 FILES_SHOWN_MAX = 8
 THREADS = 256
 SKIPPED = 77
 WHEN = ("never", "before cuInit", "after cuInit", "with a context")
-
-# linux/audit.h and the numbers of seccomp and memfd_create.
-MACHINES = {"x86_64": (0xC000003E, 317, 319), "aarch64": (0xC00000B7, 277, 279)}
-PR_SET_NO_NEW_PRIVS = 38
-SET_MODE_FILTER, FLAG_TSYNC = 1, 1
-RET_ALLOW, RET_ERRNO = 0x7FFF0000, 0x00050000
-LOAD_WORD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
-NUMBER_OFFSET, ARCHITECTURE_OFFSET = 0, 4  # of struct seccomp_data
-EPERM = 1
 
 PTX = b"""
 .version 7.0
@@ -67,34 +61,6 @@ def one_more(x, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
 """
-
-
-class Filter(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)]
-
-
-class Program(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_ushort), ("filters", ctypes.POINTER(Filter))]
-
-
-def forbid_memfds():
-    """In every thread of this process. Raises OSError if the filter cannot be set or has no effect."""
-    architecture, seccomp, memfd_create = MACHINES[platform.machine()]
-    filters = (Filter * 6)(Filter(LOAD_WORD, 0, 0, ARCHITECTURE_OFFSET), Filter(JUMP_EQUAL, 0, 2, architecture),
-                           Filter(LOAD_WORD, 0, 0, NUMBER_OFFSET), Filter(JUMP_EQUAL, 1, 0, memfd_create),
-                           Filter(RETURN, 0, 0, RET_ALLOW), Filter(RETURN, 0, 0, RET_ERRNO | EPERM))
-    program = Program(len(filters), filters)
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
-    if libc.syscall(ctypes.c_long(seccomp), SET_MODE_FILTER, FLAG_TSYNC, ctypes.byref(program)) != 0:
-        raise OSError(ctypes.get_errno(), "the filter cannot be set")
-    try:
-        os.close(os.memfd_create("probe"))
-    except PermissionError:
-        return
-    raise OSError("memfd_create works under the filter")
 
 
 def do_driver():
