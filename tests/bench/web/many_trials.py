@@ -26,6 +26,12 @@ def _varint(number):
     return bytes(out)
 
 
+# The trials that are made up continue the real ones from the first that has not ended on: the daemon reads a study anew from
+# there, and nothing that ended would be far behind it.
+FIRST_OPEN = ("SELECT min(ordinal) + 1 FROM trial_result ended WHERE study_id = 1 AND NOT EXISTS (SELECT 1 FROM trial_result "
+              "WHERE study_id = 1 AND ordinal = ended.ordinal + 1)")
+
+
 class Trials:
     """Rows (ordinal, ended_at_ms, median_ns or None, outcome, config, detail) of trials of the search, ended 5 ms after
     each other: configs in a random order of one seed. Values multiply the time of `like`; some 5 % fail."""
@@ -103,8 +109,9 @@ def write_sqlite(path, count, more=0):
     """Returns an iterator over `more` further trials, for add_sqlite()."""
     with contextlib.closing(sqlite3.connect(path)) as database:
         ordinal, device, like, detail = database.execute(
-            "SELECT s.next_ordinal, t.device_uuid, t.detail, s.detail FROM study s JOIN trial_result t ON t.study_id = "
+            f"SELECT ({FIRST_OPEN}), t.device_uuid, t.detail, s.detail FROM study s JOIN trial_result t ON t.study_id = "
             "s.study_id WHERE s.study_id = 1 AND t.ordinal = 0").fetchone()
+        database.execute("DELETE FROM trial_result WHERE study_id = 1 AND ordinal > ?", (ordinal,))
         trials = Trials(ordinal, count + more, like)
         rows = ((o, outcome, config, ns, device, ended, row) for o, ended, ns, outcome, config, row in trials)
         with database:
@@ -128,10 +135,11 @@ def _insert(database, rows):
 
 
 def write_postgres(server, name, count):
-    line = server.sql(name, "SELECT s.next_ordinal || ' ' || t.device_uuid || ' ' || encode(t.detail, 'hex') || ' ' || "
+    line = server.sql(name, f"SELECT ({FIRST_OPEN}) || ' ' || t.device_uuid || ' ' || encode(t.detail, 'hex') || ' ' || "
                             "encode(s.detail, 'hex') FROM study_now s JOIN trial_result t ON t.study_id = s.study_id "
                             "WHERE s.study_id = 1 AND t.ordinal = 0")
     ordinal, device, like, detail = line.split(" ")
+    server.sql(name, f"DELETE FROM trial_result WHERE study_id = 1 AND ordinal > {ordinal}")
     trials = Trials(int(ordinal), count, bytes.fromhex(like))
     copy = ("COPY trial_result (study_id, ordinal, attempt, outcome, purpose, config, median_ns, device_uuid, ended_at_ms, "
             "detail) FROM STDIN")
