@@ -44,10 +44,10 @@ class SlowStore(unittest.TestCase):
                     orders += [None] * (4 - len(orders))
                 took = [seconds for reader in readers for seconds in reader.result()]
             self.assertGreaterEqual(len(took), 2 * READERS * READS)
-            # A machine that stands still for a moment delays a few; commits would delay most of them.
+            # A scheduling delay of the machine affects a few reads; waiting for commits would affect most of them.
             slow = [seconds for seconds in took if seconds > READ_SECONDS_MAX]
             self.assertLess(len(slow), len(took) / 100, f"reads that waited: {slow}")
-            # Two commits are most of it, so that one of the orders may meet such a moment.
+            # An order waits for up to two commits (4 s), so one of the four may exceed the limit by such a delay.
             self.assertLess(sorted(seconds for _, seconds, _ in orders)[-2], ORDER_SECONDS_MAX, orders)
             for verb, seconds, state in orders:
                 self.assertLess(seconds, 3 * ORDER_SECONDS_MAX, orders)

@@ -26,8 +26,8 @@ def _varint(number):
     return bytes(out)
 
 
-# The trials that are made up continue the real ones from the first that has not ended on: the daemon reads a study anew from
-# there, and nothing that ended would be far behind it.
+# Generated trials start at the first ordinal without a result. Each time the daemon updates a study it reads all rows from
+# that ordinal on, so a gap before them would make it read every row again.
 FIRST_OPEN = ("SELECT min(ordinal) + 1 FROM trial_result ended WHERE study_id = 1 AND NOT EXISTS (SELECT 1 FROM trial_result "
               "WHERE study_id = 1 AND ordinal = ended.ordinal + 1)")
 
