@@ -174,6 +174,11 @@ bool MayResume(const absl::Status& status) {
          status.code() == absl::StatusCode::kAborted;
 }
 
+absl::Status Connection::Late(Duration timeout) {
+  return DeadlineExceeded("the daemon did not answer within {} s; repeat the command when it is less busy",
+                          timeout / std::chrono::seconds(1));
+}
+
 gpr_timespec Connection::Deadline(Duration timeout) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(timeout.count(), GPR_TIMESPAN));
 }
@@ -221,6 +226,7 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const ConnectOption
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kReceivedBytesMax);
   arguments.SetMaxSendMessageSize(kSentBytesMax);
+  SetReconnectPauses(std::chrono::milliseconds(100), std::chrono::seconds(1), &arguments);
   // What gRPC writes to stderr about a handshake that fails is said below, in words.
   if (!environment("GRPC_VERBOSITY").has_value()) gpr_set_log_function([](gpr_log_func_args*) {});
   DialOptions dial = options.dial;

@@ -66,6 +66,10 @@ class Connection {
   const std::string& address() const { return address_; }
   bool started_daemon() const { return started_daemon_; }
 
+  // For calls that search a space, with which the daemon is busy for 15 s of processor time at a low priority: what that
+  // takes on a machine full of other work.
+  static constexpr Duration kSpaceTimeout = std::chrono::minutes(10);
+
   // One unary call with a deadline: Call(connection->tuning(), &Stub::GetJob, request).
   template <typename Stub, typename Request, typename Response>
   static absl::StatusOr<Response> Call(Stub* stub,
@@ -75,6 +79,9 @@ class Connection {
     context.set_deadline(Deadline(timeout));
     Response response;
     const grpc::Status status = (stub->*method)(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && status.error_details().empty()) {
+      return Late(timeout);
+    }
     if (!status.ok()) return FromGrpc(status);
     return response;
   }
@@ -84,6 +91,9 @@ class Connection {
 
  private:
   Connection(std::string address, std::shared_ptr<grpc::Channel> channel, bool started_daemon);
+
+  // DeadlineExceeded: gRPC's own message does not say what was late.
+  static absl::Status Late(Duration timeout);
 
   std::string address_;
   bool started_daemon_;

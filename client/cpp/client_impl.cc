@@ -5,12 +5,12 @@
 
 #include "client/cpp/job_watch.h"
 #include "client/cpp/offline.h"
+#include "server/dial/dial.h"
 
 namespace tunefarm::client {
 namespace {
 
 constexpr int kMessageBytesMax = 16 << 20;
-constexpr int kConnectTimeoutMs = 5000;
 // What ExplainUnreachable may take.
 constexpr Duration kExplainFor = std::chrono::seconds(6);
 constexpr size_t kDimsMax = 32;
@@ -92,11 +92,7 @@ grpc::ChannelArguments ChannelArgumentsOf(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMessageBytesMax);
   arguments.SetMaxSendMessageSize(kMessageBytesMax);
-  // A daemon that is back is found at once; gRPC's own pauses grow to minutes.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, static_cast<int>(options.reconnect_min.count()));
-  // In spite of its name the time that one attempt may take, of which a busy machine needs some.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, static_cast<int>(options.reconnect_max.count()));
+  SetReconnectPauses(options.reconnect_min, options.reconnect_max, &arguments);
   // A connection of its own: by default channels of a process share one, and each other's pauses.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;

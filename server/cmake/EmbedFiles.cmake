@@ -11,4 +11,6 @@ function(tunefarm_embed target symbol)
             -P ${PROJECT_SOURCE_DIR}/server/cmake/EmbedFilesScript.cmake
     DEPENDS ${ARG_FILES} ${PROJECT_SOURCE_DIR}/server/cmake/EmbedFilesScript.cmake VERBATIM)
   target_sources(${target} PRIVATE ${out})
+  # All of them use the same names.
+  set_source_files_properties(${out} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -1,9 +1,9 @@
-# tunefarm_library(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [COLD])
+# tunefarm_library(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [COLD] [UNITY])
 #   One static library per folder: target tunefarm_NAME, alias tunefarm::NAME. Headers are included from the project's
 #   root ("server/base/mutex.h"). tests/tidy checks that an include never points up the layer table.
-#   COLD: nothing in it is worth the time that -O2 takes over -O1.
+#   COLD: nothing in it is worth the time that -O2 takes over -O1. UNITY: as tunefarm_test; all that know messages are.
 function(tunefarm_library name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;UNITY" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   if(NOT ARG_SOURCES)
     add_library(tunefarm_${name} INTERFACE)
     add_library(tunefarm::${name} ALIAS tunefarm_${name})
@@ -18,10 +18,13 @@ function(tunefarm_library name)
   if("${ARG_DEPS}" MATCHES "tunefarm::(worker_|agent_)?proto")
     tunefarm_reuse_headers(tunefarm_${name} tunefarm_message_headers)
     # Instantiating the messages costs each file more than its own code: the files of a library are compiled in batches.
-    set_target_properties(tunefarm_${name} PROPERTIES UNITY_BUILD ${TUNEFARM_PRECOMPILED_HEADERS} UNITY_BUILD_BATCH_SIZE 8)
+    set(ARG_UNITY TRUE)
   elseif(ARG_DEPS)
     # A library without dependencies lacks the options of those whose headers are precompiled.
     tunefarm_reuse_headers(tunefarm_${name} tunefarm_headers)
+  endif()
+  if(ARG_UNITY)
+    set_target_properties(tunefarm_${name} PROPERTIES UNITY_BUILD ${TUNEFARM_PRECOMPILED_HEADERS} UNITY_BUILD_BATCH_SIZE 8)
   endif()
   if(ARG_COLD)
     target_compile_options(tunefarm_${name} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -14,6 +14,8 @@ namespace tunefarm {
 namespace {
 
 constexpr unsigned kReadAgainSeconds = 5;
+// What one attempt to connect may take, of which a busy machine needs some.
+constexpr Duration kAttemptMax = std::chrono::seconds(5);
 
 // Sends the token with every call, over whatever channel: gRPC's own way would not over a Unix socket.
 class TokenSender : public grpc::experimental::Interceptor {
@@ -65,6 +67,16 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& given, co
   senders.push_back(std::make_unique<TokenSenders>(options.token));
   return grpc::experimental::CreateCustomChannelWithInterceptors(options.address, credentials, arguments,
                                                                  std::move(senders));
+}
+
+void SetReconnectPauses(Duration first, Duration longest, grpc::ChannelArguments* arguments) {
+  const auto set = [arguments](const char* name, Duration value) {
+    arguments->SetInt(name, static_cast<int>(value / std::chrono::milliseconds(1)));
+  };
+  set(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, first);
+  set(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, longest);
+  // In spite of its name the time that one attempt may take.
+  set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kAttemptMax);
 }
 
 }  // namespace tunefarm

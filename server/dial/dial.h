@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "server/base/clock.h"
 #include "server/dial/dial_options.h"
 
 namespace tunefarm {
@@ -14,5 +15,9 @@ namespace tunefarm {
 // Errors as Checked; InvalidArgument or ErrnoStatus for files that are of no use. Thread-safe.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options,
                                                     const grpc::ChannelArguments& arguments);
+
+// How long a channel that lost its daemon pauses before it tries again: `first`, then longer, `longest` at most. gRPC's own
+// pauses grow to two minutes, in which a daemon that is back is not found.
+void SetReconnectPauses(Duration first, Duration longest, grpc::ChannelArguments* arguments);
 
 }  // namespace tunefarm

@@ -29,18 +29,18 @@ class FarmScaling(unittest.TestCase):
                               env=dict(os.environ, TUNEFARM_KERNELS=str(SOURCE / "kernels")))
 
     def test_one_agent_and_all_run_the_same_trials_and_a_killed_one_loses_none(self):
-        done = self.run_script("--trials", "3000", "--gpus", "0,1,2", "--goal", "0", "--take-away", *HOST)
+        done = self.run_script("--trials", "1000", "--gpus", "0,1,2", "--goal", "0", "--take-away", *HOST)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"3 agents are [0-9.]+ times as fast as one")
-        self.assertIn("each of the 3000 trials is there once", done.stdout)
+        self.assertIn("each of the 1000 trials is there once", done.stdout)
         runs = json.loads((self.out / "farm_scaling.json").read_text())["runs"]
         self.assertEqual([len(run["shares"]) for run in runs], [1, 1, 3, 3])
         # Every binary came from the caches, those of the other agents too.
-        self.assertEqual([run["cached"] for run in runs[1:3]], [3000, 3000])
-        self.assertEqual([run["configs"] for run in runs], [3000] * 4)
+        self.assertEqual([run["cached"] for run in runs[1:3]], [1000, 1000])
+        self.assertEqual([run["configs"] for run in runs], [1000] * 4)
 
     def test_a_goal_that_is_missed_is_a_failure_with_logs(self):
-        done = self.run_script("--trials", "3000", "--goal", "1000", *HOST)
+        done = self.run_script("--trials", "1000", "--goal", "1000", *HOST)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("below the goal of 1000", done.stdout)
         self.assertEqual({log.name for log in self.out.glob("*.log")}, {"control.log", "agent0.log", "agent1.log"})

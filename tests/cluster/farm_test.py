@@ -1,7 +1,7 @@
 """A farm of two control daemons, four agents and PostgreSQL, each on a host of its own: what it finds, and that nothing is
 lost, doubled or stale whatever dies.
 
-TUNEFARM_FARM_SEED and TUNEFARM_FARM_ROUNDS repeat and lengthen the random test (20 rounds; 200 with TUNEFARM_NIGHTLY=1).
+TUNEFARM_FARM_SEED and TUNEFARM_FARM_ROUNDS repeat and lengthen the random test (8 rounds; 200 with TUNEFARM_NIGHTLY=1).
 """
 
 import os
@@ -91,7 +91,7 @@ class WholeFarm(unittest.TestCase):
 
     def test_whatever_dies(self):
         seed = int(os.environ.get("TUNEFARM_FARM_SEED", "1"))
-        rounds = int(os.environ.get("TUNEFARM_FARM_ROUNDS", "200" if os.environ.get("TUNEFARM_NIGHTLY") == "1" else "20"))
+        rounds = int(os.environ.get("TUNEFARM_FARM_ROUNDS", "200" if os.environ.get("TUNEFARM_NIGHTLY") == "1" else "8"))
         chance = random.Random(seed)
         with Cluster() as farm:
             farm.start()

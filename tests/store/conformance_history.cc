@@ -68,10 +68,10 @@ TEST_P(StoreConformance, HistoryReplaysInTheOrderItWasDecided) {
     EXPECT_EQ(event.sequence, static_cast<int64_t>(events.size()) + 1);
     events.emplace_back(event.kind, event.unit_id);
   }
-  using Kind = StudyEvent::Kind;
-  EXPECT_THAT(events, ElementsAre(std::pair(Kind::kPropose, ids[0]), std::pair(Kind::kPropose, ids[1]),
-                                  std::pair(Kind::kPropose, ids[2]), std::pair(Kind::kTell, ids[2]),
-                                  std::pair(Kind::kTell, ids[0]), std::pair(Kind::kPropose, more[0])));
+  using Step = StudyEvent::Kind;
+  EXPECT_THAT(events, ElementsAre(std::pair(Step::kPropose, ids[0]), std::pair(Step::kPropose, ids[1]),
+                                  std::pair(Step::kPropose, ids[2]), std::pair(Step::kTell, ids[2]),
+                                  std::pair(Step::kTell, ids[0]), std::pair(Step::kPropose, more[0])));
   ASSERT_THAT(history.units, SizeIs(4));
   EXPECT_EQ(history.units[0].state, UnitState::kTold);
   EXPECT_EQ(history.units[1].state, UnitState::kClaimed);

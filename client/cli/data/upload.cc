@@ -147,7 +147,7 @@ absl::StatusOr<v1::Job> CreateJob(Session* session, const std::vector<DescribedF
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(v1::CreateJobResponse response, CallWithData(session, files, [&] {
                      return Connection::Call(connection->tuning(), &v1::TuningService::StubInterface::CreateJob,
-                                             request);
+                                             request, Connection::kSpaceTimeout);
                    }));
   return std::move(*response.mutable_job());
 }

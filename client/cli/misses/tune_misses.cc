@@ -116,7 +116,9 @@ class MissTuner {
   absl::Status Check(v1::CreateJobRequest request, const v1::Problem& problem) {
     *request.mutable_job()->add_problems() = problem;
     request.set_validate_only(true);
-    return Connection::Call(connection_->tuning(), &v1::TuningService::StubInterface::CreateJob, request).status();
+    return Connection::Call(connection_->tuning(), &v1::TuningService::StubInterface::CreateJob, request,
+                            Connection::kSpaceTimeout)
+        .status();
   }
 
   // The definition that was asked for; the newest of the name where it is not stored.

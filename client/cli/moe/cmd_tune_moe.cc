@@ -35,7 +35,6 @@ using interchange::FusedMoeLayer;
 using interchange::FusedMoeReader;
 using interchange::FusedMoeRow;
 using interchange::TritonConfig;
-using Tuning = v1::TuningService::StubInterface;
 using Lookup = v1::LookupService::StubInterface;
 
 // Experts of all ranks together, as in kernels/fused_moe.
@@ -220,10 +219,7 @@ class MoeTuner {
 
   absl::StatusOr<ExitCode> Run(v1::CreateJobRequest request, const std::string& what, v1::Job* ended) {
     request.set_request_id(NewUuid(EntropySource::Real()));
-    ASSIGN_OR_RETURN(const v1::CreateJobResponse created, CallWithData(session_, files_, [&] {
-                       return Connection::Call(connection_->tuning(), &Tuning::CreateJob, request);
-                     }));
-    const v1::Job& job = created.job();
+    ASSIGN_OR_RETURN(const v1::Job job, CreateJob(session_, files_, request));
     session_->Note(fmt::format("Job {} queued: {}", JobNumber(job.name()), what));
     if (job.studies_size() != request.job().problems_size()) {
       return InvalidArgument("--device {} means several device classes; name one", options_.device);

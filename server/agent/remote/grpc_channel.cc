@@ -35,9 +35,7 @@ class GrpcChannel : public ControlChannel {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    SetReconnectPauses(std::chrono::milliseconds(100), std::chrono::seconds(1), &arguments);
     // Several agents of one process (tests) must not share what one of them cancels.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetMaxReceiveMessageSize(kMessageBytesMax);

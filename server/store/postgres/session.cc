@@ -15,7 +15,7 @@
 namespace tunefarm::postgres {
 namespace {
 
-constexpr int kBinary = 1;
+constexpr int kBinaryResults = 1;
 // Beyond a statement's own timeout: for the way, and for a server that has much to do.
 constexpr Duration kAnswerMax = std::chrono::seconds(5);
 
@@ -345,7 +345,7 @@ absl::StatusOr<Rows> Session::Execute(std::string_view sql, const Parameters& pa
   RETURN_IF_ERROR(Prepare(sql, parameters, &name));
   const std::vector<const char*> values = parameters.Values();
   return Answer(PQsendQueryPrepared(connection_, name, parameters.count(), values.data(), parameters.lengths(),
-                                    parameters.formats(), kBinary));
+                                    parameters.formats(), kBinaryResults));
 }
 
 absl::Status Session::Script(const std::string& sql) {

@@ -2,11 +2,11 @@
 """A catalogue of kernels that cheat: each does honest work with CHEAT=0 and tries to be measured as faster than it is
 with CHEAT=1. Each is tuned as a user would; none may be kept on a false time.
 
-    cheats.py --bin DIR [--gpu] [--warm-cache] [--only NAME] [--quiet]
+    cheats.py --bin DIR [--gpu] [--warm-cache] [--only NAME | --drawn N] [--quiet]
 
 prints a row for each: the outcomes that the cheat had, its recorded time over that of the honest work, and the config
 that was kept. A new family is a file in host or cuda and a row in the tables below. --gpu runs the families in CUDA C++;
-without a GPU the exit status is then 77.
+without a GPU the exit status is then 77. --drawn N: so many families (sample.py), all of them with TUNEFARM_NIGHTLY=1.
 """
 
 import argparse
@@ -122,6 +122,7 @@ def parse_arguments():
     parser.add_argument("--gpu", action="store_true", help="run the families in CUDA C++ instead of those for the CPU")
     parser.add_argument("--warm-cache", action="store_true", help="measure with warm caches only")
     parser.add_argument("--only", metavar="NAME", help="run one family")
+    parser.add_argument("--drawn", metavar="N", type=int, default=len(HOST), help="run N families")
     parser.add_argument("--quiet", action="store_true", help="print failures only")
     return parser.parse_args()
 
@@ -222,6 +223,8 @@ def main():
     table = CUDA if arguments.gpu else HOST
     if arguments.only and arguments.only not in table:
         sys.exit(f"cheats.py: there is no family {arguments.only}; there are {', '.join(table)}")
+    from sample import drawn
+    names = [arguments.only] if arguments.only else drawn(table, arguments.drawn)
     failed = False
     with make_farm_class(farm_module, arguments.gpu)() as farm:
         farm.start()
@@ -229,9 +232,8 @@ def main():
             print("Skipped: there is no GPU.")
             return SKIPPED
         for warm_cache in [True] if arguments.warm_cache else [False, True]:
-            for name, expectations in table.items():
-                if arguments.only not in (None, name):
-                    continue
+            for name in names:
+                expectations = table[name]
                 found = tune(farm, farm_module, name, arguments.gpu, warm_cache)
                 failures = found.failures(expectations[warm_cache])
                 if failures:

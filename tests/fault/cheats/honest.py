@@ -2,10 +2,10 @@
 """Honest kernels that look odd: threads, as many threads as there may be, tables made at the first call, memory of their own, sorting, scatters in place,
 parts of the output left alone. None of their configs may be refused: the other side of cheats.py.
 
-    honest.py --bin build/release/bin [--warm-cache] [--only NAME] [--quiet]
+    honest.py --bin build/release/bin [--warm-cache] [--only NAME | --drawn N] [--quiet]
 
-tunes each family on a farm of its own, all configs, and prints a row for each with the outcomes. Exit status 1 where a
-config is refused."""
+tunes each family, all configs, and prints a row for each with the outcomes. --drawn N: so many families (sample.py), all of
+them with TUNEFARM_NIGHTLY=1. Exit status 1 where a config is refused."""
 
 import argparse
 import collections
@@ -285,6 +285,7 @@ def main():
     parser.add_argument("--bin", default=os.environ.get("TUNEFARM_BIN_DIR"), help="folder of the programs")
     parser.add_argument("--warm-cache", action="store_true", help="measure with warm caches")
     parser.add_argument("--only", metavar="NAME", help="run one family")
+    parser.add_argument("--drawn", metavar="N", type=int, default=len(FAMILIES), help="run N families")
     parser.add_argument("--quiet", action="store_true", help="print failures and the sum only")
     arguments = parser.parse_args()
     if not arguments.bin:
@@ -296,12 +297,13 @@ def main():
     sys.path.insert(0, str(HERE.parent.parent / "e2e"))
     import farm as farm_module
     from cheats import make_farm_class
+    from sample import drawn
+    names = [arguments.only] if arguments.only else drawn(FAMILIES, arguments.drawn)
     configs, failed = 0, False
     with make_farm_class(farm_module, gpu=False)() as farm:
         farm.start()
-        for name, family in FAMILIES.items():
-            if arguments.only not in (None, name):
-                continue
+        for name in names:
+            family = FAMILIES[name]
             for size in family.sizes:
                 outcomes, tried, refused = tune(farm, farm_module, name, family, size, arguments.warm_cache)
                 if set(outcomes) == {"OK", "LOST"}:  # a machine that stood still for seconds: nothing is refused
@@ -311,8 +313,8 @@ def main():
                 failed = failed or is_bad
                 if is_bad or not arguments.quiet:
                     print(f"{name:22} N={size:<7} {dict(outcomes)} {refused}", flush=True)
-    print(f"{configs} configs of {len(FAMILIES)} families")
-    if arguments.only is None and configs < CONFIGS_MIN:
+    print(f"{configs} configs of {len(names)} families")
+    if len(names) == len(FAMILIES) and configs < CONFIGS_MIN:
         sys.exit(f"honest.py: {configs} configs are fewer than {CONFIGS_MIN}")
     sys.exit(1 if failed else 0)
 

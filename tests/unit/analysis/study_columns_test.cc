@@ -12,13 +12,13 @@
 namespace tunefarm {
 namespace {
 
-Config Point(int64_t a) { return Config({{"A", a}}); }
+Config PointOf(int64_t a) { return Config({{"A", a}}); }
 
 TEST(StudyColumns, OrdersByEndAndValuesBySize) {
   StudyColumns columns;
-  ASSERT_TRUE(AddTrial(&columns, 0, Point(16), 50, 3000).ok());
-  ASSERT_TRUE(AddTrial(&columns, 1, Point(2), 0, 1000).ok());
-  ASSERT_TRUE(AddTrial(&columns, 2, Point(128), 40, 1000).ok());
+  ASSERT_TRUE(AddTrial(&columns, 0, PointOf(16), 50, 3000).ok());
+  ASSERT_TRUE(AddTrial(&columns, 1, PointOf(2), 0, 1000).ok());
+  ASSERT_TRUE(AddTrial(&columns, 2, PointOf(128), 40, 1000).ok());
   columns.Settle();
   ASSERT_EQ(columns.size(), 3u);
   EXPECT_EQ(columns[0].ordinal, 1u);
@@ -27,8 +27,8 @@ TEST(StudyColumns, OrdersByEndAndValuesBySize) {
   const Selection all(columns);
   EXPECT_EQ(all.Measured(), (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ(all.best(), 1u);
-  EXPECT_EQ(columns.ConfigOf(0), Point(2));
-  EXPECT_EQ(columns.ConfigOf(1), Point(128));
+  EXPECT_EQ(columns.ConfigOf(0), PointOf(2));
+  EXPECT_EQ(columns.ConfigOf(1), PointOf(128));
   EXPECT_EQ(columns.values(0), (std::vector<Value>{Value(2), Value(16), Value(128)}));
   EXPECT_EQ(columns.FindValue(0, "16"), 1);
   EXPECT_FALSE(columns.FindValue(0, "17").has_value());
@@ -38,15 +38,15 @@ TEST(StudyColumns, OrdersByEndAndValuesBySize) {
 
 TEST(StudyColumns, RefusesConfigsOfAnotherKernel) {
   StudyColumns columns;
-  ASSERT_TRUE(AddTrial(&columns, 0, Point(1), 1).ok());
+  ASSERT_TRUE(AddTrial(&columns, 0, PointOf(1), 1).ok());
   EXPECT_EQ(AddTrial(&columns, 1, Config({{"B", 1}}), 1).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(AddTrial(&columns, 1, Config({{"A", 1}, {"B", 1}}), 1).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(AddTrial(&columns, 1, Config(), 1).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(AddTrial(&columns, int64_t{1} << 32, Point(1), 1).code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(AddTrial(&columns, 2, Point(2), 2).ok());
+  EXPECT_EQ(AddTrial(&columns, int64_t{1} << 32, PointOf(1), 1).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(AddTrial(&columns, 2, PointOf(2), 2).ok());
   columns.Settle();
   EXPECT_EQ(columns.size(), 2u);
-  EXPECT_EQ(columns.ConfigOf(1), Point(2));
+  EXPECT_EQ(columns.ConfigOf(1), PointOf(2));
   EXPECT_EQ(columns.value_indices(0).size(), 2u) << "nothing of those refused";
 }
 

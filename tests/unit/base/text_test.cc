@@ -136,7 +136,7 @@ TEST(FormatTest, Count) {
   EXPECT_EQ(FormatCount(2, "process is", "processes are"), "2 processes are");
 }
 
-EnvironmentGetter Environment(const std::map<std::string, std::string>& values) {
+EnvironmentGetter XdgEnvironment(const std::map<std::string, std::string>& values) {
   return [values](const char* name) -> std::optional<std::string> {
     const auto it = values.find(name);
     if (it == values.end()) return std::nullopt;
@@ -145,7 +145,7 @@ EnvironmentGetter Environment(const std::map<std::string, std::string>& values) 
 }
 
 TEST(XdgTest, FollowsTheVariables) {
-  const auto environment = Environment({{"HOME", "/home/u"},
+  const auto environment = XdgEnvironment({{"HOME", "/home/u"},
                                         {"XDG_DATA_HOME", "/data/"},
                                         {"XDG_CONFIG_HOME", "/config"},
                                         {"XDG_RUNTIME_DIR", "/run/user/7"}});
@@ -156,15 +156,15 @@ TEST(XdgTest, FollowsTheVariables) {
 
 TEST(XdgTest, IgnoresRelativeAndEmptyValues) {
   const auto environment =
-      Environment({{"HOME", "/home/u"}, {"XDG_DATA_HOME", "data"}, {"XDG_CONFIG_HOME", ""}, {"XDG_RUNTIME_DIR", "."}});
+      XdgEnvironment({{"HOME", "/home/u"}, {"XDG_DATA_HOME", "data"}, {"XDG_CONFIG_HOME", ""}, {"XDG_RUNTIME_DIR", "."}});
   EXPECT_EQ(*DataDir(environment), "/home/u/.local/share/tunefarm");
   EXPECT_EQ(*ConfigDir(environment), "/home/u/.config/tunefarm");
   EXPECT_EQ(RuntimeDir(environment).rfind("/tmp/tunefarm-", 0), 0u);
 }
 
 TEST(XdgTest, NeedsSomeVariable) {
-  EXPECT_EQ(DataDir(Environment({})).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(ConfigDir(Environment({{"HOME", "relative"}})).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(DataDir(XdgEnvironment({})).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ConfigDir(XdgEnvironment({{"HOME", "relative"}})).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(XdgTest, RealEnvironment) {

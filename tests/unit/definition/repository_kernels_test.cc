@@ -23,7 +23,7 @@ std::vector<std::filesystem::path> Definitions() {
   return definitions;
 }
 
-DeviceClass Host() {
+DeviceClass HostOfFourCores() {
   DeviceClass host;
   host.kind = DeviceKind::kHost;
   host.display_name = "a CPU";
@@ -73,7 +73,7 @@ TEST(RepositoryKernelsTest, LoadAndHaveSpaces) {
       ADD_FAILURE() << Message(problem.status());
       continue;
     }
-    std::vector<DeviceClass> devices = {Host()};
+    std::vector<DeviceClass> devices = {HostOfFourCores()};
     if ((*plan)->device_kind() == DeviceKind::kCuda) {
       devices = {FindKnownClass("A100").value(), FindKnownClass("H200").value()};
     }

@@ -31,7 +31,7 @@ TritonConfig ConfigOf(int64_t block_m, int64_t stages) {
   return config;
 }
 
-FusedMoeRow Row(int64_t m, double tuned_ns, double untuned_ns) {
+FusedMoeRow MoeRow(int64_t m, double tuned_ns, double untuned_ns) {
   FusedMoeRow row;
   row.m = m;
   row.tuned = ConfigOf(32, 3);
@@ -63,21 +63,21 @@ Numbers Found(const std::string& text, bool knows_version, int64_t m) {
 }
 
 TEST(FusedMoeTest, EachRowIsBetterThanWhatItReplacesOrThatItself) {
-  EXPECT_TRUE(Row(1, 99, 100).keeps_tuned());
-  EXPECT_FALSE(Row(1, 99.5, 100).keeps_tuned()) << "less than 1 %";
-  EXPECT_FALSE(Row(1, 120, 100).keeps_tuned());
-  EXPECT_FALSE(Row(1, 50, 0).keeps_tuned()) << "nothing is known of the other, as after the loss of a device";
-  FusedMoeRow alone = Row(1, 120, 0);
+  EXPECT_TRUE(MoeRow(1, 99, 100).keeps_tuned());
+  EXPECT_FALSE(MoeRow(1, 99.5, 100).keeps_tuned()) << "less than 1 %";
+  EXPECT_FALSE(MoeRow(1, 120, 100).keeps_tuned());
+  EXPECT_FALSE(MoeRow(1, 50, 0).keeps_tuned()) << "nothing is known of the other, as after the loss of a device";
+  FusedMoeRow alone = MoeRow(1, 120, 0);
   alone.untuned_fails = true;
   EXPECT_TRUE(alone.keeps_tuned()) << "the other cannot run";
   alone.tuned_ns = 0;
   EXPECT_FALSE(alone.keeps_tuned()) << "neither can";
-  EXPECT_FALSE(Row(1, 0, 100).keeps_tuned()) << "the winner failed on other inputs";
-  EXPECT_FALSE(Row(1, 0, 0).keeps_tuned());
+  EXPECT_FALSE(MoeRow(1, 0, 100).keeps_tuned()) << "the winner failed on other inputs";
+  EXPECT_FALSE(MoeRow(1, 0, 0).keeps_tuned());
 }
 
 TEST(FusedMoeTest, TheTextOfATable) {
-  const std::vector<FusedMoeRow> rows = {Row(1, 50, 100), Row(24, 100, 100)};
+  const std::vector<FusedMoeRow> rows = {MoeRow(1, 50, 100), MoeRow(24, 100, 100)};
   EXPECT_EQ(FusedMoeJson(rows, "3.6.0"), R"({
     "triton_version": "3.6.0",
     "1": {
@@ -102,7 +102,7 @@ TEST(FusedMoeTest, TheTextOfATable) {
 
 TEST(FusedMoeTest, ReadersFindTheRows) {
   std::vector<FusedMoeRow> rows;
-  for (const int64_t m : kTokenLadder) rows.push_back(Row(m, m <= 64 ? 50 : 200, 100));
+  for (const int64_t m : kTokenLadder) rows.push_back(MoeRow(m, m <= 64 ? 50 : 200, 100));
   const Numbers tuned = NumbersOf(ConfigOf(32, 3)), untuned = NumbersOf(ConfigOf(64, 4));
   for (const bool is_vllm : {true, false}) {
     const std::string text = FusedMoeJson(rows, is_vllm ? "3.6.0" : "");
@@ -155,9 +155,9 @@ TEST(FusedMoeTest, WhatReadersTakeWithoutATable) {
 }
 
 TEST(FusedMoeTest, TheReportHasBothTimes) {
-  FusedMoeRow alone = Row(4, 50'000, 0);
+  FusedMoeRow alone = MoeRow(4, 50'000, 0);
   alone.untuned_fails = true;
-  const std::string text = FusedMoeReport({Row(1, 50'000, 100'000), Row(2, 0, 100'000), alone}, "E=8", {"a fact"});
+  const std::string text = FusedMoeReport({MoeRow(1, 50'000, 100'000), MoeRow(2, 0, 100'000), alone}, "E=8", {"a fact"});
   EXPECT_THAT(text, HasSubstr("# E=8\n\n- a fact\n\n| tokens |"));
   EXPECT_THAT(text, HasSubstr("| 1 | 64x128x64, group 16, 8 warps, 4 stages | "));
   EXPECT_THAT(text, HasSubstr(" | 32x128x64, group 16, 8 warps, 3 stages | "));

@@ -11,7 +11,7 @@
 namespace tunefarm::interchange {
 namespace {
 
-std::string ErrorOf(const std::string& text, const JsonLimits& limits = {}) {
+std::string ErrorOfText(const std::string& text, const JsonLimits& limits = {}) {
   const auto document = JsonDocument::Parse(text, "f", limits);
   if (document.ok()) return "accepted";
   EXPECT_TRUE(absl::IsInvalidArgument(document.status()));
@@ -59,7 +59,7 @@ TEST(JsonDocument, IntegersThatDoNotFitAreKnown) {
 
 TEST(JsonDocument, PythonsNumbersThatAreNoneAreReadWhereTheyMay) {
   const std::string text = "{\"a\": NaN, \"NaN\": [Infinity, -Infinity,\n \"\\\"NaN\", NaN ]}";
-  EXPECT_NE(ErrorOf(text).find("not valid JSON"), std::string::npos) << ErrorOf(text);
+  EXPECT_NE(ErrorOfText(text).find("not valid JSON"), std::string::npos) << ErrorOfText(text);
   const auto document = JsonDocument::Parse(text, "f", {.takes_non_finite = true});
   ASSERT_TRUE(document.ok()) << document.status();
   const JsonRef root = (*document)->root();
@@ -77,21 +77,21 @@ TEST(JsonDocument, PythonsNumbersThatAreNoneAreReadWhereTheyMay) {
 }
 
 TEST(JsonDocument, WhatIsNoJsonIsAnErrorWithItsPlace) {
-  EXPECT_EQ(ErrorOf("{\n \"a\" 1}").substr(0, 34), "f:2:6: this is not valid JSON: syn");
-  EXPECT_EQ(ErrorOf("").substr(0, 6), "f:1:1:");
-  EXPECT_NE(ErrorOf("[1,2").find("unexpected end of input"), std::string::npos);
-  EXPECT_NE(ErrorOf("[1] 2").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(ErrorOf("[NaN]").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(ErrorOf("\"\xff\"").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(ErrorOf("[1e999]").find("f:1:"), std::string::npos);
-  EXPECT_EQ(ErrorOf("{\"a\": 1, \"a\": 2}"), "f:1:10: the key \"a\" stands here twice");
+  EXPECT_EQ(ErrorOfText("{\n \"a\" 1}").substr(0, 34), "f:2:6: this is not valid JSON: syn");
+  EXPECT_EQ(ErrorOfText("").substr(0, 6), "f:1:1:");
+  EXPECT_NE(ErrorOfText("[1,2").find("unexpected end of input"), std::string::npos);
+  EXPECT_NE(ErrorOfText("[1] 2").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(ErrorOfText("[NaN]").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(ErrorOfText("\"\xff\"").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(ErrorOfText("[1e999]").find("f:1:"), std::string::npos);
+  EXPECT_EQ(ErrorOfText("{\"a\": 1, \"a\": 2}"), "f:1:10: the key \"a\" stands here twice");
 }
 
 TEST(JsonDocument, LimitsHold) {
-  EXPECT_EQ(ErrorOf("[[[[1]]]]", {.depth_max = 3}), "f:1:4: values are nested more than 3 deep");
-  EXPECT_EQ(ErrorOf("[1, 2, 3]", {.values_max = 3}), "f:1:8: there are more than 3 values");
-  EXPECT_EQ(ErrorOf("[1, 2, 3]", {.bytes_max = 8}), "f:1:1: the file has 9 bytes; at most 8 are read");
-  EXPECT_NE(ErrorOf(std::string(100'000, '[')).find("nested more than 32 deep"), std::string::npos);
+  EXPECT_EQ(ErrorOfText("[[[[1]]]]", {.depth_max = 3}), "f:1:4: values are nested more than 3 deep");
+  EXPECT_EQ(ErrorOfText("[1, 2, 3]", {.values_max = 3}), "f:1:8: there are more than 3 values");
+  EXPECT_EQ(ErrorOfText("[1, 2, 3]", {.bytes_max = 8}), "f:1:1: the file has 9 bytes; at most 8 are read");
+  EXPECT_NE(ErrorOfText(std::string(100'000, '[')).find("nested more than 32 deep"), std::string::npos);
 }
 
 TEST(JsonDocument, RowsAreHandedOverOneByOneAndForgotten) {

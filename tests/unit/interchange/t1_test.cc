@@ -19,7 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+std::string T1Replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
@@ -49,7 +49,7 @@ absl::StatusOr<ImportedKernel> Made(const std::string& answer, const T1Options& 
   return KernelOfT1(answer, "f.json", options);
 }
 
-std::string ErrorOf(const std::string& answer) {
+std::string T1ErrorOf(const std::string& answer) {
   const auto made = Made(answer);
   return made.ok() ? "accepted" : std::string(MessageOf(made.status()));
 }
@@ -75,37 +75,37 @@ TEST(T1, AnAnswerBecomesACheckedDefinition) {
 }
 
 TEST(T1, ConditionsThatTheLanguageCannotReadAreTranslated) {
-  const auto made = Made(Replaced(kAnswer, "a <= 2", "math.floor(a) < 3"));
+  const auto made = Made(T1Replaced(kAnswer, "a <= 2", "math.floor(a) < 3"));
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->kernel.constraints(0).expression(), "a < 3");
-  const std::string unreadable = Replaced(kAnswer, "a <= 2", "math.flor(a) < 3");
-  EXPECT_EQ(ErrorOf(Replaced(unreadable, "\"text\": \"a < 3\"", "\"error\": \"7:12: /C/0: no\"")),
+  const std::string unreadable = T1Replaced(kAnswer, "a <= 2", "math.flor(a) < 3");
+  EXPECT_EQ(T1ErrorOf(T1Replaced(unreadable, "\"text\": \"a < 3\"", "\"error\": \"7:12: /C/0: no\"")),
             "f.json:7:12: /C/0: no");
-  EXPECT_THAT(ErrorOf(Replaced(unreadable, "a < 3", "c < 3")),
+  EXPECT_THAT(T1ErrorOf(T1Replaced(unreadable, "a < 3", "c < 3")),
               HasSubstr("f.json:7:9: /C/0: expression error at column 1"));
 }
 
 TEST(T1, DefaultsThatBreakAConditionAreReplaced) {
-  const auto made = Made(Replaced(kAnswer, "a <= 2", "a > 1 and b == 3"));
+  const auto made = Made(T1Replaced(kAnswer, "a <= 2", "a > 1 and b == 3"));
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->kernel.parameters(0).default_value().int_value(), 2);
   EXPECT_EQ(made->kernel.parameters(1).default_value().int_value(), 3);
   EXPECT_THAT(made->notes,
               ElementsAre("A note.", "The defaults (a=1,b=0) break a condition; a=2,b=3 is the default instead."));
-  EXPECT_THAT(ErrorOf(Replaced(kAnswer, "a <= 2", "a > 4")),
+  EXPECT_THAT(T1ErrorOf(T1Replaced(kAnswer, "a <= 2", "a > 4")),
               HasSubstr("f.json:1:1: no config satisfies the conditions"));
 }
 
 TEST(T1, AConditionThatCannotBeEvaluatedIsRefusedAtItsPlace) {
-  const std::string error = ErrorOf(Replaced(kAnswer, "a <= 2", "a % b == 0"));
+  const std::string error = T1ErrorOf(T1Replaced(kAnswer, "a <= 2", "a % b == 0"));
   EXPECT_THAT(error,
               HasSubstr("f.json:7:9: /C/0: this fails for some values (guard it: NAME != 0 and ...): constraint 1"));
   EXPECT_THAT(error, HasSubstr("division by zero in 1 % 0"));
-  EXPECT_EQ(ErrorOf(Replaced(kAnswer, "a <= 2", "b == 0 or a % b == 0")), "accepted");
+  EXPECT_EQ(T1ErrorOf(T1Replaced(kAnswer, "a <= 2", "b == 0 or a % b == 0")), "accepted");
 }
 
 TEST(T1, CompileOptionsThatAreNotAllowedAreNoted) {
-  const auto made = Made(Replaced(
+  const auto made = Made(T1Replaced(
       kAnswer, "\"compile_options\": []",
       R"("compile_options": [{"text": "-O3", "pointer": "/O/0"}, {"text": "-fplugin=x", "pointer": "/O/1"}])"));
   ASSERT_TRUE(made.ok()) << made.status();
@@ -114,15 +114,15 @@ TEST(T1, CompileOptionsThatAreNotAllowedAreNoted) {
 }
 
 TEST(T1, WhatTheCheckerRefusesIsBlamedOnItsPlace) {
-  EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"while\")")), HasSubstr("f.json:"));
-  EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"entry\": \"f\")", R"(\"entry\": \"f<\")")),
+  EXPECT_THAT(T1ErrorOf(T1Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"while\")")), HasSubstr("f.json:"));
+  EXPECT_THAT(T1ErrorOf(T1Replaced(kAnswer, R"(\"entry\": \"f\")", R"(\"entry\": \"f<\")")),
               HasSubstr("f.json:9:1: /K: the definition made of this is refused: launches[0]"));
-  EXPECT_THAT(ErrorOf(Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"and\")")),
+  EXPECT_THAT(T1ErrorOf(T1Replaced(kAnswer, R"(\"name\": \"a\")", R"(\"name\": \"and\")")),
               HasSubstr("f.json:4:7: /P/0: "));
 }
 
 TEST(T1, ErrorsOfTheInterpreterAreSaidWithTheFile) {
-  EXPECT_EQ(ErrorOf(R"({"error": "/a: no", "place": "2:3", "is_missing": false})"), "f.json:2:3: /a: no");
+  EXPECT_EQ(T1ErrorOf(R"({"error": "/a: no", "place": "2:3", "is_missing": false})"), "f.json:2:3: /a: no");
   EXPECT_TRUE(absl::IsInvalidArgument(Made(R"({"error": "no", "place": ""})").status()));
   const auto missing = Made(R"({"error": "there is no file x", "place": "", "is_missing": true})");
   EXPECT_TRUE(absl::IsNotFound(missing.status()));

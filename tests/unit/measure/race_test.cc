@@ -13,7 +13,7 @@
 namespace tunefarm {
 namespace {
 
-double Normal(PhiloxStream& random) {
+double NormalDraw(PhiloxStream& random) {
   const double u = std::max(random.NextDouble(), 1e-300);
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * 3.14159265358979323846 * random.NextDouble());
 }
@@ -38,12 +38,12 @@ struct Shape {
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {
       {"equal", [](PhiloxStream&) { return 100.0; }},
-      {"quiet", [](PhiloxStream& r) { return 100 + 0.3 * Normal(r); }},
-      {"normal", [](PhiloxStream& r) { return 100 + 3 * Normal(r); }},
-      {"loud", [](PhiloxStream& r) { return 100 * std::exp(0.3 * Normal(r)); }},
-      {"skewed", [](PhiloxStream& r) { return 100 * std::exp(Normal(r)); }},
+      {"quiet", [](PhiloxStream& r) { return 100 + 0.3 * NormalDraw(r); }},
+      {"normal", [](PhiloxStream& r) { return 100 + 3 * NormalDraw(r); }},
+      {"loud", [](PhiloxStream& r) { return 100 * std::exp(0.3 * NormalDraw(r)); }},
+      {"skewed", [](PhiloxStream& r) { return 100 * std::exp(NormalDraw(r)); }},
       {"outliers",
-       [](PhiloxStream& r) { return (100 + Normal(r)) * (r.NextDouble() < 0.1 ? 2 + 3 * r.NextDouble() : 1); }},
+       [](PhiloxStream& r) { return (100 + NormalDraw(r)) * (r.NextDouble() < 0.1 ? 2 + 3 * r.NextDouble() : 1); }},
   };
   return shapes;
 }
@@ -69,7 +69,7 @@ TEST(Race, AClearlySlowerConfigIsGivenUpAtTheFirstLook) {
     int early = 0;
     for (int race = 0; race < 200; ++race) {
       SampleStopper stopper({.race_limit_ns = 80, .first_look_samples = first_look});
-      while (stopper.decision() == StopDecision::kContinue) stopper.Add(100 + 0.3 * Normal(random), 0);
+      while (stopper.decision() == StopDecision::kContinue) stopper.Add(100 + 0.3 * NormalDraw(random), 0);
       early += stopper.decision() == StopDecision::kLosing && stopper.samples().size() == first_look;
     }
     EXPECT_GT(early, 190) << first_look;
