@@ -183,8 +183,8 @@ absl::StatusOr<ExitCode> CountSpace(Session* session, const std::string& text, c
     }
     *request.mutable_problem() = problem;
     request.set_device_selector(device);
-    ASSIGN_OR_RETURN(response, Connection::Call(connection->kernels(), &Kernels::CountSpace, request,
-                                                Connection::kSpaceTimeout));
+    ASSIGN_OR_RETURN(response,
+                     Connection::Call(connection->kernels(), &Kernels::CountSpace, request, Connection::kSpaceTimeout));
   }
   if (format == OutputFormat::kJson) {
     session->Print(ToJson(response));

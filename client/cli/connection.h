@@ -66,8 +66,8 @@ class Connection {
   const std::string& address() const { return address_; }
   bool started_daemon() const { return started_daemon_; }
 
-  // For calls that search a space, with which the daemon is busy for 15 s of processor time at a low priority: what that
-  // takes on a machine full of other work.
+  // For calls that search a space, with which the daemon is busy for 15 s of processor time at a low priority: what
+  // that takes on a machine full of other work.
   static constexpr Duration kSpaceTimeout = std::chrono::minutes(10);
 
   // One unary call with a deadline: Call(connection->tuning(), &Stub::GetJob, request).

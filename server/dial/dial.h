@@ -16,8 +16,8 @@ namespace tunefarm {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(const DialOptions& options,
                                                     const grpc::ChannelArguments& arguments);
 
-// How long a channel that lost its daemon pauses before it tries again: `first`, then longer, `longest` at most. gRPC's own
-// pauses grow to two minutes, in which a daemon that is back is not found.
+// How long a channel that lost its daemon pauses before it tries again: `first`, then longer, `longest` at most. gRPC's
+// own pauses grow to two minutes, in which a daemon that is back is not found.
 void SetReconnectPauses(Duration first, Duration longest, grpc::ChannelArguments* arguments);
 
 }  // namespace tunefarm

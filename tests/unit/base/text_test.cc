@@ -146,17 +146,17 @@ EnvironmentGetter XdgEnvironment(const std::map<std::string, std::string>& value
 
 TEST(XdgTest, FollowsTheVariables) {
   const auto environment = XdgEnvironment({{"HOME", "/home/u"},
-                                        {"XDG_DATA_HOME", "/data/"},
-                                        {"XDG_CONFIG_HOME", "/config"},
-                                        {"XDG_RUNTIME_DIR", "/run/user/7"}});
+                                           {"XDG_DATA_HOME", "/data/"},
+                                           {"XDG_CONFIG_HOME", "/config"},
+                                           {"XDG_RUNTIME_DIR", "/run/user/7"}});
   EXPECT_EQ(*DataDir(environment), "/data/tunefarm");
   EXPECT_EQ(*ConfigDir(environment), "/config/tunefarm");
   EXPECT_EQ(RuntimeDir(environment), "/run/user/7/tunefarm");
 }
 
 TEST(XdgTest, IgnoresRelativeAndEmptyValues) {
-  const auto environment =
-      XdgEnvironment({{"HOME", "/home/u"}, {"XDG_DATA_HOME", "data"}, {"XDG_CONFIG_HOME", ""}, {"XDG_RUNTIME_DIR", "."}});
+  const auto environment = XdgEnvironment(
+      {{"HOME", "/home/u"}, {"XDG_DATA_HOME", "data"}, {"XDG_CONFIG_HOME", ""}, {"XDG_RUNTIME_DIR", "."}});
   EXPECT_EQ(*DataDir(environment), "/home/u/.local/share/tunefarm");
   EXPECT_EQ(*ConfigDir(environment), "/home/u/.config/tunefarm");
   EXPECT_EQ(RuntimeDir(environment).rfind("/tmp/tunefarm-", 0), 0u);

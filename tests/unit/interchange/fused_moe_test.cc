@@ -157,7 +157,8 @@ TEST(FusedMoeTest, WhatReadersTakeWithoutATable) {
 TEST(FusedMoeTest, TheReportHasBothTimes) {
   FusedMoeRow alone = MoeRow(4, 50'000, 0);
   alone.untuned_fails = true;
-  const std::string text = FusedMoeReport({MoeRow(1, 50'000, 100'000), MoeRow(2, 0, 100'000), alone}, "E=8", {"a fact"});
+  const std::string text =
+      FusedMoeReport({MoeRow(1, 50'000, 100'000), MoeRow(2, 0, 100'000), alone}, "E=8", {"a fact"});
   EXPECT_THAT(text, HasSubstr("# E=8\n\n- a fact\n\n| tokens |"));
   EXPECT_THAT(text, HasSubstr("| 1 | 64x128x64, group 16, 8 warps, 4 stages | "));
   EXPECT_THAT(text, HasSubstr(" | 32x128x64, group 16, 8 warps, 3 stages | "));

@@ -50,12 +50,12 @@ Simulation::Outcome RunSeeds(Agents agents, uint64_t quick, Nodes nodes = Nodes:
   return all;
 }
 
-TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) { RunSeeds(Agents::kPlayed, 200); }
+TEST(SimulationTest, WhateverGoesWrongEveryJobEndsAndNothingIsLostOrDoubled) { RunSeeds(Agents::kPlayed, 80); }
 
 // The only daemon of its store, killed and restarted: nothing polls, so whatever it misses stays missed.
 TEST(SimulationTest, TheSameWithALoneDaemon) {
-  const Simulation::Outcome played = RunSeeds(Agents::kPlayed, 100, Nodes::kLone);
-  const Simulation::Outcome real = RunSeeds(Agents::kReal, 60, Nodes::kLone);
+  const Simulation::Outcome played = RunSeeds(Agents::kPlayed, 40, Nodes::kLone);
+  const Simulation::Outcome real = RunSeeds(Agents::kReal, 30, Nodes::kLone);
   if (std::getenv("TUNEFARM_SIMULATION_SEED") != nullptr) return;
   for (const int count :
        {played.crashes, played.faults, played.agents_lost, real.crashes, real.faults, real.agents_lost}) {
@@ -65,7 +65,7 @@ TEST(SimulationTest, TheSameWithALoneDaemon) {
 
 // With leases of agents, what they know and what they spool, behind a network that loses and delays.
 TEST(SimulationTest, TheSameWithRealAgents) {
-  const Simulation::Outcome all = RunSeeds(Agents::kReal, 100);
+  const Simulation::Outcome all = RunSeeds(Agents::kReal, 50);
   std::printf(
       "%d agents frozen, %d cut off, %d drained, %d devices out of service; %d calls lost, %d too late, %d unanswered, "
       "%d refused\n",
