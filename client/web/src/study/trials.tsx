@@ -173,7 +173,8 @@ export function Trials(props: {
               ),
             ),
           },
-    5000,
+    // Soon again where a page has room: the daemon may not have read more of the study yet.
+    ({ page }) => ((page.trials ?? []).length < PAGE ? 1000 : 5000),
     () => props.isOver,
   );
   const page = polled.data?.page;
