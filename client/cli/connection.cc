@@ -175,8 +175,9 @@ bool MayResume(const absl::Status& status) {
 }
 
 absl::Status Connection::Late(Duration timeout) {
-  return DeadlineExceeded("the daemon did not answer within {} s; repeat the command when it is less busy",
-                          timeout / std::chrono::seconds(1));
+  return DeadlineExceeded(
+      "the daemon did not answer within {} s and may still do what it was asked; look before you repeat the command",
+      timeout / std::chrono::seconds(1));
 }
 
 gpr_timespec Connection::Deadline(Duration timeout) {

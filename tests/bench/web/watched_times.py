@@ -61,7 +61,7 @@ class CallingTab(threading.Thread):
     """Makes the calls of a tab on a study, each as often as the page (client/web/src/study/polls.ts), until told to end."""
 
     def __init__(self, calls, job):
-        super().__init__()
+        super().__init__(daemon=True)
         self.calls, self.job, self.made = calls, job, 0
         self.ends = threading.Event()
 
