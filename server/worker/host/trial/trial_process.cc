@@ -33,9 +33,9 @@ constexpr int kOrphanRoundsMax = 64;
 constexpr int kDyingMsMax = 500;
 // A process that still lives so long after SIGKILL will not die.
 constexpr int kDeathMsMax = 10'000;
-// How often a process gets a processor for one command while it is frozen before and after: when it is continued, and
-// to be stopped if it has begun to wait for the next command.
-constexpr int64_t kRunsOfCommandMax = 2;
+// How often the first thread of a frozen process gets a processor until it answers a command without having slept: once,
+// when it is continued. It gets one again to be stopped, if it waits for the next command by then.
+constexpr int64_t kRunsUntilAnswer = 1;
 
 // Our children that are no orphans, in the one thread that makes them.
 std::vector<pid_t>& LivePids() {
@@ -208,6 +208,7 @@ TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::mi
   Thaw();
   TrialReply reply = Await(late_after, when_late);
   if (reply.kind != TrialReply::kDone) return reply;
+  const int64_t runs = FirstThreadTimes(pid_).runs - before.first.runs;
   // Its threads may work until they stand, and a thread in a long system call delays that for all of them.
   if (!Freeze()) return AwaitDeath() ? DeadReply() : TrialReply();
   const MonotonicTime end = Clock::Real()->Now();
@@ -217,8 +218,7 @@ TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::mi
   time->waited_ns = static_cast<double>(frozen.waited_ns - before.waited_ns);
   time->busy_ns = static_cast<double>(frozen.busy_ns - before.busy_ns);
   time->others_busy_ns = time->busy_ns - static_cast<double>(frozen.first.busy_ns - before.first.busy_ns);
-  const int64_t runs = frozen.first.runs - before.first.runs;
-  time->ran_through = runs > 0 && runs <= kRunsOfCommandMax;
+  time->ran_through = runs == kRunsUntilAnswer;
   return reply;
 }
 

@@ -161,6 +161,7 @@ TEST_F(FrozenTrialTest, AWaitForAProcessorIsNoWork) {
   }
   EXPECT_GE(waited_ns, 1e6);
   EXPECT_LT(took_.busy_ns, took_.wall_ns - 0.5e6) << "what waits does not compute";
+  EXPECT_FALSE(took_.ran_through);
 }
 
 }  // namespace
