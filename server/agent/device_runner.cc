@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
+#include "server/agent/final_rounds.h"
 #include "server/agent/trial_report.h"
 #include "server/base/file_set.h"
 #include "server/base/log.h"
-#include "server/base/random.h"
 #include "server/base/status.h"
 
 namespace tunefarm {
@@ -20,22 +19,9 @@ using State = TrialWork::State;
 
 namespace {
 
-// Makes another seed of one.
-constexpr uint64_t kSecondInputs = 0x9E3779B97F4A7C15u;
 constexpr Duration kRetryDelay = std::chrono::milliseconds(100);
 // While control is away.
 constexpr Duration kDataFilesRetryDelay = std::chrono::seconds(1);
-
-// Drawn again for every round: a fixed order, and one that only rotates too, keeps a config in step with whatever else
-// has a period (where the driver puts code, what ran before), and a difference that is there in every round looks true.
-// On an H200 30 to 40 % of A/A intervals excluded 1 with a rotating order.
-std::vector<size_t> OrderOfRound(const UnitWork& unit) {
-  std::vector<size_t> order(unit.trials.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  PhiloxStream random(static_cast<uint64_t>(unit.assignment.unit_id()), static_cast<uint64_t>(unit.round));
-  for (size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.UniformInt(left)]);
-  return order;
-}
 
 bool IsLost(tunefarm::v1::Outcome outcome) {
   return outcome == tunefarm::v1::OUTCOME_LOST || outcome == tunefarm::v1::OUTCOME_UNSPECIFIED;
@@ -376,8 +362,7 @@ DeviceRunner::Turn DeviceRunner::NextTurn() {
     }
     if (unit->unfinished() > 0 && !DataFilesReady(*unit)) continue;
     if (unit->interleaved()) {
-      const Turn turn = NextInterleaved(*unit);
-      if (turn.trial != nullptr) return turn;
+      if (TrialWork* const trial = NextInRounds(unit)) return {unit, trial};
       continue;
     }
     for (TrialWork& trial : unit->trials) {
@@ -437,23 +422,6 @@ void DeviceRunner::ClaimAgain() {
   }
 }
 
-DeviceRunner::Turn DeviceRunner::NextInterleaved(UnitWork& unit) {
-  for (const TrialWork& trial : unit.trials) {
-    if (trial.state == State::kWaiting || trial.state == State::kCompiling) return {};
-  }
-  const int count = static_cast<int>(unit.trials.size());
-  for (; unit.round < unit.assignment.interleaved_rounds(); ++unit.round, unit.position = 0, unit.order.clear()) {
-    if (unit.order.empty()) unit.order = OrderOfRound(unit);
-    for (; unit.position < count; ++unit.position) {
-      TrialWork& trial = unit.trials[unit.order[static_cast<size_t>(unit.position)]];
-      if (trial.state != State::kCompiled || static_cast<int>(trial.rounds.size()) > unit.round) continue;
-      if (trial.delayed) return {};
-      return {&unit, &trial};
-    }
-  }
-  return {};
-}
-
 bool DeviceRunner::StartRuns() {
   while (may_start() && static_cast<int>(runs_.size()) < run_ahead_.Bound()) {
     // What comes next in an interleaved unit may depend on the result, and rounds keep their distance. Not even asked
@@ -482,16 +450,10 @@ void DeviceRunner::StartRun(Turn turn) {
   if (unit.data_files != nullptr) request.data_files = unit.data_files->files;
   request.policy = unit.assignment.policy();
   const auto& seeds = unit.problem->input_seeds;
-  const size_t round = trial.rounds.size();
-  request.input_seed = seeds.empty() ? 1 : seeds[unit.interleaved() ? round % seeds.size() : 0];
+  request.input_seed = seeds.empty() ? 1 : seeds[0];
   request.baseline = trial.baseline;
-  // Finalists once, in their last round: making other inputs and their reference takes longer than a round.
-  const bool last_round = static_cast<int>(round) + 1 >= unit.assignment.interleaved_rounds();
-  if (unit.interleaved() && last_round && !trial.baseline && seeds.size() < 2 &&
-      !unit.assignment.policy().no_second_inputs()) {
-    request.second_input_seed = request.input_seed ^ kSecondInputs;
-  }
-  request.keep_samples = unit.interleaved() || trial.baseline;
+  request.keep_samples = trial.baseline;
+  if (unit.interleaved()) AddRound(trial, class_, &unit, &request);
   const int64_t study_id = unit.assignment.study_id();
   const bool races = !unit.interleaved() && !trial.baseline && !request.policy.no_early_stop();
   if (races) request.race_limit_ns = notes_->RaceLimitNs(study_id, unit.assignment.race_limit_ns());
@@ -541,6 +503,12 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
             unit->assignment.unit_id(), result.message);
   }
   if (IsLost(result.outcome) && (stopped_ || RetryAfterLoss(*unit, *trial, State::kCompiled))) {
+    hooks_.changed();
+    return;
+  }
+  if (!IsLost(result.outcome) && RunsAgainAlone(result, unit)) {
+    LogInfo("agent", "trial {} of unit {} runs again without a yardstick: {}", trial->spec.ordinal(),
+            unit->assignment.unit_id(), result.message);
     hooks_.changed();
     return;
   }

@@ -114,7 +114,6 @@ class DeviceRunner {
   // Whether the trial need not run, or not yet: another trial did or does the same work, or control has not yet
   // answered its claim. Ends the trial if the other one has ended.
   bool FollowsTwin(UnitWork& unit, TrialWork& trial);
-  Turn NextInterleaved(UnitWork& unit);
   // Starts what has its turn, as far ahead of the device as it should. False: there is nothing to run.
   bool StartRuns();
   void StartRun(Turn turn);

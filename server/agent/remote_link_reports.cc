@@ -9,6 +9,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm {
 
@@ -30,7 +31,7 @@ void DropUnwanted(wire::ReportTrialsRequest* report) {
     trial.clear_config();
     const bool unwanted =
         trial.purpose() == tunefarm::v1::TRIAL_PURPOSE_SEARCH && trial.outcome() == tunefarm::v1::OUTCOME_OK;
-    if (unwanted && trial.measurement().sample_ns_size() > 0) trial.mutable_measurement()->clear_sample_ns();
+    if (unwanted && trial.measurement().sample_ns_size() > 0) DropSamples(trial.mutable_measurement());
   }
 }
 

@@ -10,6 +10,7 @@
 #include "server/agent/trial_report.h"
 #include "server/base/status_macros.h"
 #include "server/definition/launch_digest.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm {
 
@@ -60,7 +61,7 @@ void StudyNotes::Learn(int64_t study_id, const Digest& work, const v1::Trial& en
   v1::Trial kept = ended;
   kept.clear_config();
   kept.clear_log();
-  kept.mutable_measurement()->clear_sample_ns();
+  DropSamples(kept.mutable_measurement());
   if (!ended.has_measurement()) kept.clear_measurement();
   if (!study.verdicts.emplace(work, std::move(kept)).second) return;
   study.order.push_back(work);

@@ -16,6 +16,7 @@ using tunefarm::v1::Trial;
 namespace {
 
 constexpr size_t kMergedSamplesMax = 4096;
+constexpr int kBlocksMax = 64;
 
 Trial Described(const TrialWork& work, std::string_view device_uuid) {
   Trial trial;
@@ -36,15 +37,30 @@ std::vector<double> SamplesOf(const Measurement& round) {
   return {round.median_ns()};
 }
 
+void AddBlocks(const Measurement& round, Measurement* merged) {
+  for (const tunefarm::v1::MeasurementBlock& block : round.blocks()) {
+    if (merged->blocks_size() < kBlocksMax) {
+      *merged->add_blocks() = block;
+      continue;
+    }
+    tunefarm::v1::MeasurementBlock& last = *merged->mutable_blocks(kBlocksMax - 1);
+    last.set_samples(last.samples() + block.samples());
+    last.set_discarded(last.discarded() + block.discarded());
+  }
+}
+
 Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
   if (rounds.size() == 1) return rounds[0].measurement;
   Measurement merged = rounds.back().measurement;
   merged.clear_sample_ns();
+  merged.clear_yardstick_ns();
+  merged.clear_blocks();
   std::vector<double> all;
   std::vector<std::vector<double>> by_set(static_cast<size_t>(std::max(1, input_sets)));
   bool converged = true;
   int discarded = 0;
-  double busy_ms = 0;
+  double busy_ms = 0, duty_cycle = 1;
+  double clock_share = 0;  // of the highest clock, summed over the rounds
   for (size_t i = 0; i < rounds.size(); ++i) {
     const Measurement& round = rounds[i].measurement;
     const std::vector<double> samples = SamplesOf(round);
@@ -59,13 +75,25 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
     merged.set_power_watts(std::max(merged.power_watts(), round.power_watts()));
     merged.set_temperature_c(std::max(merged.temperature_c(), round.temperature_c()));
     if (merged.throttle_reason().empty()) merged.set_throttle_reason(round.throttle_reason());
+    if (merged.discard_reason().empty()) merged.set_discard_reason(round.discard_reason());
+    duty_cycle = std::min(duty_cycle, round.duty_cycle());
+    if (round.median_ns() > 0) clock_share += round.clock_normalized_ns() / round.median_ns();
+    AddBlocks(round, &merged);
   }
+  merged.set_duty_cycle(duty_cycle);
   // As many from every round, so that a comparison of rounds can tell them apart.
   size_t each = kMergedSamplesMax / rounds.size();
   for (const RunResult& round : rounds) each = std::min(each, SamplesOf(round.measurement).size());
+  const bool has_yardstick = std::ranges::all_of(rounds, [](const RunResult& round) {
+    return round.measurement.yardstick_ns_size() > 0 &&
+           round.measurement.yardstick_ns_size() == round.measurement.sample_ns_size();
+  });
   for (const RunResult& round : rounds) {
     const std::vector<double> samples = SamplesOf(round.measurement);
-    for (size_t i = 0; i < each; ++i) merged.add_sample_ns(static_cast<float>(samples[i]));
+    for (size_t i = 0; i < each; ++i) {
+      merged.add_sample_ns(static_cast<float>(samples[i]));
+      if (has_yardstick) merged.add_yardstick_ns(round.measurement.yardstick_ns(static_cast<int>(i)));
+    }
   }
   double medians = 0;
   int sets = 0;
@@ -76,6 +104,7 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
   }
   const SampleSummary summary = Summarize(all);
   merged.set_median_ns(sets == 1 ? summary.median : medians / sets);
+  merged.set_clock_normalized_ns(merged.median_ns() * clock_share / static_cast<double>(rounds.size()));
   // With several input sets the mean of medians need not lie within the interval of the median of all.
   merged.set_ci_low_ns(std::min(summary.median_interval.low, merged.median_ns()));
   merged.set_ci_high_ns(std::max(summary.median_interval.high, merged.median_ns()));

@@ -72,6 +72,9 @@ struct UnitWork {
   int round = 0;              // interleaved: the one that runs now
   std::vector<size_t> order;  // interleaved: the trials in the order of that round; empty: not drawn yet
   int position = 0;           // interleaved: how many trials of the round have had their turn
+  // Interleaved: what every trial is measured beside, from the first run on. None if `is_alone`.
+  std::optional<Yardstick> yardstick;
+  bool is_alone = false;
   bool revoked = false;
   // To be reported.
   std::vector<tunefarm::v1::Trial> pending;

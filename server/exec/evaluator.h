@@ -59,6 +59,12 @@ struct CompileResult {
   bool from_cache = false;
 };
 
+// A config whose launches alternate with those of another, so that their times are compared launch by launch.
+struct Yardstick {
+  Config config;
+  std::shared_ptr<const Artifact> artifact;  // never null
+};
+
 struct RunRequest {
   std::shared_ptr<const KernelPlan> plan;
   std::shared_ptr<const ResolvedProblem> problem;
@@ -76,6 +82,9 @@ struct RunRequest {
   uint64_t second_input_seed = 0;  // verified on this input set too, after timing; 0: no
   // Those that the kernel names, each once; at most kFrameDataFilesMax.
   std::vector<DataFileHandle> data_files;
+  // For kernels that the CUDA worker runs. Where it cannot be loaded beside the config, the measurement has no times of
+  // it; a failure of its own is taken for the config's.
+  std::optional<Yardstick> yardstick;
 };
 struct RunResult {
   tunefarm::v1::Outcome outcome = tunefarm::v1::OUTCOME_LOST;

@@ -19,6 +19,8 @@ constexpr int kMismatchesMax = 8;
 constexpr int kDevicesMax = 64;
 constexpr int kNotesMax = 256;
 constexpr size_t kInputsBytesMax = 64 * 1024;
+constexpr int kBlocksMax = 64;
+constexpr size_t kReasonBytesMax = 256;
 
 bool IsSaneTime(double value) { return std::isfinite(value) && value >= 0; }
 
@@ -66,6 +68,22 @@ std::string CheckMeasurement(const Measurement& m) {
   for (const float sample : m.sample_ns()) {
     if (!IsSaneTime(static_cast<double>(sample))) return fmt::format("it sent a sample of {} ns", sample);
   }
+  if (m.yardstick_ns_size() > 0 && m.yardstick_ns_size() != m.sample_ns_size())
+    return fmt::format("it sent {} times of a yardstick beside {} samples", m.yardstick_ns_size(), m.sample_ns_size());
+  for (const float time : m.yardstick_ns()) {
+    if (!IsSaneTime(static_cast<double>(time))) return fmt::format("it sent a yardstick's time of {} ns", time);
+  }
+  if (m.blocks_size() > kBlocksMax)
+    return fmt::format("it sent {} blocks, the limit is {}", m.blocks_size(), kBlocksMax);
+  for (const MeasurementBlock& block : m.blocks()) {
+    if (block.samples() < 0 || block.discarded() < 0 || block.clock_mhz() < 0) return "it reported a negative count";
+    if (!IsSaneTime(block.power_watts())) return fmt::format("it reported {} W", block.power_watts());
+    if (block.throttle_reason().size() > kReasonBytesMax) return "it sent an oversized reason";
+  }
+  if (!IsSaneTime(m.clock_normalized_ns())) return fmt::format("it reported a time of {} ns", m.clock_normalized_ns());
+  if (!(m.duty_cycle() >= 0 && m.duty_cycle() <= 1))
+    return fmt::format("it reported a duty cycle of {}", m.duty_cycle());
+  if (m.discard_reason().size() > kReasonBytesMax) return "it sent an oversized reason";
   if (!StopReason_IsValid(m.stop_reason()) || !TimingMethod_IsValid(m.method())) return "it sent an unknown enumerator";
   return "";
 }

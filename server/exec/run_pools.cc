@@ -57,6 +57,10 @@ WorkerTask RunPools::MakeTask(const RunRequest& request) const {
   task.evaluate.set_race_limit_ns(request.race_limit_ns);
   task.evaluate.set_second_input_seed(request.second_input_seed);
   task.artifact = request.artifact;
+  if (request.yardstick.has_value()) {
+    *task.evaluate.mutable_yardstick()->mutable_config() = request.plan->ToProto(request.yardstick->config);
+    task.yardstick = request.yardstick->artifact;
+  }
   return task;
 }
 

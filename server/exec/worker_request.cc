@@ -88,15 +88,21 @@ absl::StatusOr<WorkerRequest> EvaluateRequest(const WorkerTask& task, uint64_t e
   tunefarm::worker::v1::Evaluate* evaluate = request.frame.mutable_evaluate();
   *evaluate = task.evaluate;
   evaluate->set_evaluation_id(evaluation_id);
-  if (task.artifact == nullptr) return request;
-  if (sent->artifact != task.artifact) {
-    WorkerRequest attached;
-    RETURN_IF_ERROR(Attach("binary", task.artifact->bytes, kArtifactBytesMax, &attached));
-    *sent = {task.artifact, std::move(attached.owned.back())};
+  if (task.artifact != nullptr) {
+    if (sent->artifact != task.artifact) {
+      WorkerRequest attached;
+      RETURN_IF_ERROR(Attach("binary", task.artifact->bytes, kArtifactBytesMax, &attached));
+      *sent = {task.artifact, std::move(attached.owned.back())};
+    }
+    request.fds.push_back(sent->memfd.get());
+    evaluate->set_has_artifact(true);
+    evaluate->mutable_lowered_names()->insert(task.artifact->lowered_names.begin(), task.artifact->lowered_names.end());
   }
-  request.fds.push_back(sent->memfd.get());
-  evaluate->set_has_artifact(true);
-  evaluate->mutable_lowered_names()->insert(task.artifact->lowered_names.begin(), task.artifact->lowered_names.end());
+  if (task.yardstick != nullptr) {
+    RETURN_IF_ERROR(Attach("yardstick's binary", task.yardstick->bytes, kArtifactBytesMax, &request));
+    evaluate->mutable_yardstick()->mutable_lowered_names()->insert(task.yardstick->lowered_names.begin(),
+                                                                   task.yardstick->lowered_names.end());
+  }
   return request;
 }
 

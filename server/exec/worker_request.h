@@ -56,8 +56,9 @@ struct WorkerTask {
   std::shared_ptr<const WorkerPreparation> preparation;
   tunefarm::worker::v1::Evaluate evaluate;  // evaluation_id, has_artifact and the like are filled in
   std::shared_ptr<const Artifact> artifact;
-  double expected_ms = 0;                   // how long it will probably take; 0: not known
-  std::function<void(WorkerTaskEnd)> done;  // exactly once, on the loop, not from within Assign
+  std::shared_ptr<const Artifact> yardstick;  // where `evaluate` has one
+  double expected_ms = 0;                     // how long it will probably take; 0: not known
+  std::function<void(WorkerTaskEnd)> done;    // exactly once, on the loop, not from within Assign
 };
 
 // A frame and the descriptors that go with it; those in `owned` are its own, others those of what it was made from.

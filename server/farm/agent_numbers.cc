@@ -24,6 +24,7 @@ constexpr double kTimeMax = 1e15;
 // Of a device, in operations or bytes per second: a thousand times what the largest has.
 constexpr double kRateMax = 1e20;
 constexpr int kSamplesMax = 4096;
+constexpr int kBlocksMax = 64;
 
 struct Number {
   std::string_view name;
@@ -54,13 +55,30 @@ std::optional<Number> WrongIn(const Measurement& m) {
                                       {"mean_ns", m.mean_ns()},
                                       {"stdev_ns", m.stdev_ns()},
                                       {"power_watts", m.power_watts()},
-                                      {"device_busy_ms", m.device_busy_ms()}},
+                                      {"device_busy_ms", m.device_busy_ms()},
+                                      {"clock_normalized_ns", m.clock_normalized_ns()},
+                                      {"duty_cycle", m.duty_cycle()}},
                                      kTimeMax)) {
     return wrong;
   }
   if (m.sample_ns_size() > kSamplesMax) return Number{"the number of samples", static_cast<double>(m.sample_ns_size())};
   for (const float sample : m.sample_ns()) {
     if (const auto wrong = FirstBeyond({{"sample_ns", static_cast<double>(sample)}}, kTimeMax)) return wrong;
+  }
+  if (m.yardstick_ns_size() > kSamplesMax) {
+    return Number{"the number of yardstick_ns", static_cast<double>(m.yardstick_ns_size())};
+  }
+  for (const float time : m.yardstick_ns()) {
+    if (const auto wrong = FirstBeyond({{"yardstick_ns", static_cast<double>(time)}}, kTimeMax)) return wrong;
+  }
+  if (m.blocks_size() > kBlocksMax) return Number{"the number of blocks", static_cast<double>(m.blocks_size())};
+  for (const tunefarm::v1::MeasurementBlock& block : m.blocks()) {
+    if (const auto wrong = FirstBeyond({{"power_watts of a block", block.power_watts()}}, kTimeMax)) return wrong;
+    if (const auto wrong = FirstNegative({{"samples of a block", block.samples()},
+                                          {"discarded of a block", block.discarded()},
+                                          {"clock_mhz of a block", block.clock_mhz()}})) {
+      return wrong;
+    }
   }
   return FirstNegative({{"samples", m.samples()},
                         {"launches_per_sample", m.launches_per_sample()},

@@ -14,6 +14,7 @@
 #include "server/base/status_macros.h"
 #include "server/interchange/json_document.h"
 #include "server/interchange/json_fields.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm::interchange {
 namespace {
@@ -187,7 +188,7 @@ std::string WriteBestsFile(const BestsFile& file) {
   const char* separator = "\n    ";
   for (const ExportedBest& exported : file.bests) {
     v1::BestConfig best = exported.best;
-    best.mutable_measurement()->clear_sample_ns();
+    DropSamples(best.mutable_measurement());
     text += separator + JsonOfMessage(best).dump();
     separator = ",\n    ";
   }

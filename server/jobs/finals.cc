@@ -9,15 +9,6 @@
 namespace tunefarm {
 namespace {
 
-// One time for each round.
-std::vector<double> RoundsOf(const FinalTrial& trial, int rounds) {
-  const auto& kept = trial.trial.measurement().sample_ns();
-  std::vector<double> medians =
-      RoundMedians(std::vector<double>(kept.begin(), kept.end()), static_cast<size_t>(std::max(rounds, 1)));
-  if (medians.empty()) medians.push_back(trial.trial.measurement().median_ns());
-  return medians;
-}
-
 bool Faster(const FinalTrial& a, const FinalTrial& b) {
   const double a_ns = a.trial.measurement().median_ns(), b_ns = b.trial.measurement().median_ns();
   return a_ns != b_ns ? a_ns < b_ns : a.trial.ordinal() < b.trial.ordinal();
@@ -26,7 +17,7 @@ bool Faster(const FinalTrial& a, const FinalTrial& b) {
 Comparison CompareRounds(const FinalTrial& a, const FinalTrial& b, double margin, int rounds) {
   CompareOptions options;
   options.margin = margin;
-  return ComparePaired(RoundsOf(a, rounds), RoundsOf(b, rounds), options);
+  return CompareMeasurements(a.trial.measurement(), b.trial.measurement(), rounds, options);
 }
 
 Comparison Same() {

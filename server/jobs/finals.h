@@ -3,10 +3,10 @@
 // Promotion rests on the final's own samples only: search times were taken under other conditions. A config that failed
 // verification in the final can never be promoted, however fast it was before.
 //
-// A final has rounds, and every finalist is measured once in each. Two finalists are compared by the ratio of their
-// times within each round: what drifts from round to round (clocks, heat, neighbours) is in both and cancels. One is
-// faster than another if the 95 % interval of the ratio lies below 1 (measure/compare.h, ComparePaired). One rule
-// decides:
+// A final has rounds, and every finalist is measured once in each, on GPUs with launches of one of them, the yardstick,
+// as neighbours of its own. Two finalists are compared by the ratio of their times within each round: what drifts
+// (clocks, heat, other work) is in both and cancels. One is faster than another if the 95 % interval of the ratio lies
+// below 1 (measure/compare.h, CompareMeasurements). One rule decides:
 //
 // 1. Where there is an incumbent, it stays unless some finalist is faster than it by more than kPromotionMargin (the
 //    interval lies below 1 - kPromotionMargin). Only those finalists go on; without an incumbent all do.

@@ -16,6 +16,7 @@
 #include "server/jobs/job_view.h"
 #include "server/jobs/promotion.h"
 #include "server/jobs/saturating.h"
+#include "server/measure/kept_samples.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
 #include "server/store/job_store.h"
@@ -177,7 +178,7 @@ void JobRun::AddTrials(int64_t study_id, int64_t unit_id, std::vector<Trial> tri
     *event.mutable_progress() = snapshot_->now.progress();
     *event.mutable_trial_ended() = *trial;
     event.mutable_trial_ended()->set_name(TrialNameOf(id(), number, trial->ordinal()));
-    event.mutable_trial_ended()->mutable_measurement()->clear_sample_ns();
+    DropSamples(event.mutable_trial_ended()->mutable_measurement());
     tools_.events->Publish(id(), std::move(event));
   }
 }

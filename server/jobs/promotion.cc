@@ -2,6 +2,7 @@
 
 #include "server/base/failpoint.h"
 #include "server/base/status_macros.h"
+#include "server/measure/kept_samples.h"
 #include "server/records/resource_names.h"
 #include "server/store/best_store.h"
 
@@ -23,7 +24,7 @@ BestConfig BestOf(const PromotionTools& tools, const Study& study, const StudySt
   best.set_device_class_name(context.device_class.display_name);
   *best.mutable_config() = promotion.winner.config();
   *best.mutable_measurement() = promotion.winner.measurement();
-  best.mutable_measurement()->clear_sample_ns();
+  DropSamples(best.mutable_measurement());
   if (promotion.baseline.has_value()) {
     best.set_baseline_ns(promotion.baseline->measurement().median_ns());
     best.set_baseline_label(promotion.baseline_label);

@@ -11,6 +11,7 @@
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/saturating.h"
+#include "server/measure/kept_samples.h"
 #include "server/measure/policy.h"
 #include "server/records/resource_names.h"
 #include "server/records/trial_rows.h"
@@ -176,7 +177,7 @@ void Study::Count(const Unit& unit, const Trial& trial) {
     case tunefarm::v1::TRIAL_PURPOSE_BASELINE:
       if (!baseline_.has_value() || HasTime(trial)) {
         baseline_ = trial;
-        baseline_->mutable_measurement()->clear_sample_ns();
+        DropSamples(baseline_->mutable_measurement());
       }
       break;
     default:
@@ -214,7 +215,7 @@ std::vector<const Trial*> Study::AddTrials(int64_t unit_id, std::vector<Trial> t
     const auto [kept, is_new] = unit.trials.try_emplace(trial.ordinal());
     if (!is_new) continue;
     trial.clear_log();
-    if (unit.kind != UnitKind::kFinals) trial.mutable_measurement()->clear_sample_ns();
+    if (unit.kind != UnitKind::kFinals) DropSamples(trial.mutable_measurement());
     kept->second = std::move(trial);
     Count(unit, kept->second);
     added.push_back(&kept->second);

@@ -8,6 +8,7 @@
 #include "server/base/format.h"
 #include "server/base/status_macros.h"
 #include "server/jobs/study.h"
+#include "server/measure/kept_samples.h"
 #include "server/store/job_rows.h"
 
 namespace tunefarm {
@@ -211,7 +212,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
     promotion.baseline_label = declared.label();
   } else if (by_default.has_value()) {
     baseline_ = by_default;
-    baseline_->mutable_measurement()->clear_sample_ns();
+    DropSamples(baseline_->mutable_measurement());
     promotion.baseline = std::move(by_default);
     promotion.baseline_label = "default config";
   }
@@ -221,7 +222,7 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
                     context_.plan->kernel().unverified_reason()));
   }
   incumbent_ = promotion.winner;
-  incumbent_->mutable_measurement()->clear_sample_ns();
+  DropSamples(incumbent_->mutable_measurement());
   const bool is_filed = !context_.spec.no_promotion() && (context_.spec.promote_given() || !OnlyMeasures(context_));
   if (is_filed) step->promotion = std::move(promotion);
   End(step);

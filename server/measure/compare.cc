@@ -17,6 +17,23 @@ SpeedVerdict Decide(const Interval& ratio, double margin) {
   return SpeedVerdict::kNoDecision;
 }
 
+bool HasNeighbours(const tunefarm::v1::Measurement& measurement) {
+  return measurement.yardstick_ns_size() > 0 && measurement.yardstick_ns_size() == measurement.sample_ns_size() &&
+         std::ranges::all_of(measurement.yardstick_ns(), [](float time) { return time > 0; });
+}
+
+// One number for each round.
+std::vector<double> RoundsOf(const tunefarm::v1::Measurement& measurement, bool by_neighbours, int rounds) {
+  std::vector<double> samples(measurement.sample_ns().begin(), measurement.sample_ns().end());
+  if (by_neighbours) {
+    for (size_t i = 0; i < samples.size(); ++i)
+      samples[i] /= static_cast<double>(measurement.yardstick_ns()[static_cast<int>(i)]);
+  }
+  std::vector<double> medians = RoundMedians(samples, static_cast<size_t>(std::max(rounds, 1)));
+  if (medians.empty()) medians.push_back(measurement.median_ns());
+  return medians;
+}
+
 }  // namespace
 
 Comparison ComparePaired(std::span<const double> a, std::span<const double> b, const CompareOptions& options) {
@@ -41,6 +58,14 @@ Comparison ComparePaired(std::span<const double> a, std::span<const double> b, c
   comparison.ratio_interval = {std::exp(interval->low), std::exp(interval->high), interval->coverage};
   if (interval->coverage > 0) comparison.verdict = Decide(comparison.ratio_interval, options.margin);
   return comparison;
+}
+
+Comparison CompareMeasurements(const tunefarm::v1::Measurement& a, const tunefarm::v1::Measurement& b, int rounds,
+                               const CompareOptions& options) {
+  // With fewer samples than rounds the medians are compared.
+  const bool by_neighbours =
+      HasNeighbours(a) && HasNeighbours(b) && std::min(a.sample_ns_size(), b.sample_ns_size()) >= rounds;
+  return ComparePaired(RoundsOf(a, by_neighbours, rounds), RoundsOf(b, by_neighbours, rounds), options);
 }
 
 std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds) {

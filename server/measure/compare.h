@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/measure/statistics.h"
+#include "tunefarm/v1/measurement.pb.h"
 
 namespace tunefarm {
 
@@ -42,5 +43,12 @@ Comparison ComparePaired(std::span<const double> a, std::span<const double> b, c
 // The medians of `rounds` consecutive stretches of equal length; what is left over at the end does not count. Empty if
 // there are fewer samples than rounds.
 std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds);
+
+// Two configs of one final with `rounds` rounds. Where both were measured beside a yardstick, a round's number is the
+// median of the ratios of samples to their neighbours: what drifts within a round cancels too, and the two need not
+// have been measured at the same time. Else it is the median of the samples; without kept samples the measurement's
+// median is all there is.
+Comparison CompareMeasurements(const tunefarm::v1::Measurement& a, const tunefarm::v1::Measurement& b, int rounds,
+                               const CompareOptions& options = {});
 
 }  // namespace tunefarm

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "server/base/hash.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm {
 namespace {
@@ -66,7 +67,7 @@ tunefarm::v1::Trial TakenOver(const tunefarm::v1::Trial& measured, std::string_v
   if (measured.has_resources()) *trial.mutable_resources() = measured.resources();
   if (measured.has_verification()) *trial.mutable_verification() = measured.verification();
   if (measured.has_measurement()) *trial.mutable_measurement() = measured.measurement();
-  trial.mutable_measurement()->clear_sample_ns();
+  DropSamples(trial.mutable_measurement());
   if (!measured.has_measurement()) trial.clear_measurement();
   trial.set_stopped_early(measured.stopped_early());
   trial.set_device_uuid(measured.device_uuid());

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "server/base/status.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm {
 
@@ -23,9 +24,7 @@ TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm:
   const bool keep =
       trial.purpose() != tunefarm::v1::TRIAL_PURPOSE_SEARCH || trial.outcome() != tunefarm::v1::OUTCOME_OK;
   if (keep && trial.measurement().sample_ns_size() > 0) {
-    tunefarm::v1::Measurement samples;
-    *samples.mutable_sample_ns() = trial.measurement().sample_ns();
-    row.samples = samples.SerializeAsString();
+    row.samples = KeptSamples(trial.measurement()).SerializeAsString();
   }
   if (trial.name().empty() && trial.log().empty() && trial.measurement().sample_ns_size() == 0) {
     row.detail = trial.SerializeAsString();
@@ -34,7 +33,7 @@ TrialRow RowOfTrial(int64_t study_id, const std::string& config, const tunefarm:
   tunefarm::v1::Trial detail = trial;
   detail.clear_name();
   detail.clear_log();
-  if (detail.has_measurement()) detail.mutable_measurement()->clear_sample_ns();
+  if (detail.has_measurement()) DropSamples(detail.mutable_measurement());
   row.detail = detail.SerializeAsString();
   return row;
 }
@@ -50,7 +49,7 @@ absl::StatusOr<tunefarm::v1::Trial> TrialOfRow(const TrialRow& row) {
     if (!samples.ParseFromString(row.samples)) {
       return DataLoss("the stored samples of trial {} of study {} cannot be read", row.ordinal, row.study_id);
     }
-    *trial.mutable_measurement()->mutable_sample_ns() = samples.sample_ns();
+    SetKeptSamples(samples, trial.mutable_measurement());
   }
   return trial;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,13 @@ class CompileBackend {
   }
 };
 
+// A config whose launches alternate with those of the one that is measured.
+struct YardstickInput {
+  Config config;
+  std::string artifact;
+  std::map<std::string, std::string> lowered_names;
+};
+
 struct RunInput {
   Config config;
   std::string artifact;
@@ -99,9 +107,10 @@ struct RunInput {
   bool keep_samples = false;
   tunefarm::v1::MeasurementPolicy policy;  // every field set: presets are resolved by the daemon
   uint64_t input_seed = 1;
-  uint64_t second_input_seed = 0;  // verified on this input set too, after timing; 0: no
-  double race_limit_ns = 0;        // a config that is surely slower may be left early; 0: none is
-  int own_processes = 0;           // of the daemon on the device; more are others'. 0: not known
+  uint64_t second_input_seed = 0;           // verified on this input set too, after timing; 0: no
+  double race_limit_ns = 0;                 // a config that is surely slower may be left early; 0: none is
+  int own_processes = 0;                    // of the daemon on the device; more are others'. 0: not known
+  std::optional<YardstickInput> yardstick;  // for CUDA only
 };
 
 class RunBackend {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "server/base/memfd.h"
@@ -79,7 +80,8 @@ class Session : public PhaseReporter {
   absl::StatusOr<std::shared_ptr<const PreparedKernel>> ReadKernel(const Prepare& prepare, std::vector<UniqueFd> fds);
   absl::Status OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds);
   absl::Status OnHealthCheck();
-  Result DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact, std::string* compiled);
+  Result DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact,
+                    std::optional<YardstickInput> yardstick, std::string* compiled);
   absl::Status SendResult(Result result, const std::string& artifact);
   int Loop();
   // The daemon is gone or does not want us any more: nothing is left to do.
@@ -314,13 +316,21 @@ absl::Status Session::OnHealthCheck() {
 
 absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<UniqueFd>& fds) {
   if (kernel_ == nullptr) return InvalidArgument("an Evaluate without a Prepare before it");
-  const size_t expected = evaluate.has_artifact() ? 1 : 0;
+  const size_t expected = (evaluate.has_artifact() ? 1u : 0u) + (evaluate.has_yardstick() ? 1u : 0u);
   if (fds.size() != expected)
     return InvalidArgument("an Evaluate with {} descriptors instead of {}", fds.size(), expected);
   evaluation_id_ = evaluate.evaluation_id();
   std::string artifact;
   if (evaluate.has_artifact()) {
     ASSIGN_OR_RETURN(artifact, ReadSealedMemfd(fds[0].get(), kArtifactBytesMax));
+  }
+  std::optional<YardstickInput> yardstick;
+  if (evaluate.has_yardstick()) {
+    yardstick.emplace();
+    ASSIGN_OR_RETURN(yardstick->artifact, ReadSealedMemfd(fds.back().get(), kArtifactBytesMax));
+    ASSIGN_OR_RETURN(yardstick->config, kernel_->plan->ParseConfig(evaluate.yardstick().config()));
+    yardstick->lowered_names.insert(evaluate.yardstick().lowered_names().begin(),
+                                    evaluate.yardstick().lowered_names().end());
   }
   std::string compiled;
   Result result;
@@ -329,7 +339,7 @@ absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<Uni
   if (!evaluate.baseline() || !evaluate.config().values().empty())
     config = kernel_->plan->ParseConfig(evaluate.config());
   if (config.ok()) {
-    result = DoEvaluate(evaluate, *config, std::move(artifact), &compiled);
+    result = DoEvaluate(evaluate, *config, std::move(artifact), std::move(yardstick), &compiled);
   } else {
     result.set_outcome(tunefarm::v1::OUTCOME_LOST);
     result.set_message(fmt::format("the worker does not accept the config: {}", MessageOf(config.status())));
@@ -340,7 +350,7 @@ absl::Status Session::OnEvaluate(const Evaluate& evaluate, const std::vector<Uni
 }
 
 Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::string artifact,
-                           std::string* compiled) {
+                           std::optional<YardstickInput> yardstick, std::string* compiled) {
   if (compile_ != nullptr) {
     Result result = evaluate.ptx() ? compile_->CompilePtx(*kernel_, config, this, compiled)
                                    : compile_->Compile(*kernel_, config, this, compiled);
@@ -360,6 +370,7 @@ Result Session::DoEvaluate(const Evaluate& evaluate, const Config& config, std::
   input.second_input_seed = evaluate.second_input_seed();
   input.race_limit_ns = evaluate.race_limit_ns();
   input.own_processes = evaluate.own_processes();
+  input.yardstick = std::move(yardstick);
   evaluating_ = true;
   shares_device_ = evaluate.baton();
   Result result = run_->Run(input, this);

@@ -41,6 +41,7 @@ class FakeEvaluator : public Evaluator {
     bool is_run = false;
     int attempt = 0;
     std::string device_uuid;  // of a run
+    std::string yardstick;    // of a run: the config beside it; empty: alone
   };
   using Scripter = std::function<Script(const Question&)>;
 
@@ -52,6 +53,7 @@ class FakeEvaluator : public Evaluator {
     std::string device_uuid;
     double race_limit_ns = 0;
     size_t data_files = 0;
+    std::string yardstick;
   };
 
   explicit FakeEvaluator(Executor* executor, int compile_slots = 2)
@@ -109,11 +111,12 @@ class FakeEvaluator : public Evaluator {
   Id Run(RunRequest request, std::function<void(RunResult)> done) override {
     MutexLock lock(&mutex_);
     const std::string config = request.baseline ? "baseline" : request.config.ToText();
-    const Script script =
-        Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++, request.device_uuid});
+    const std::string yardstick = request.yardstick.has_value() ? request.yardstick->config.ToText() : "";
+    const Script script = Ask({config, request.problem->key, true, run_counts_[{config, request.problem->key}]++,
+                               request.device_uuid, yardstick});
     runs_.push_back({config, request.problem->key, request.input_seed, request.reference_artifact != nullptr,
-                     request.artifact != nullptr, request.device_uuid, request.race_limit_ns,
-                     request.data_files.size()});
+                     request.artifact != nullptr, request.device_uuid, request.race_limit_ns, request.data_files.size(),
+                     yardstick});
     ++running_;
     most_running_ = std::max(most_running_, running_);
     overlapped_ = overlapped_ || compiling_ > 0;
@@ -134,6 +137,7 @@ class FakeEvaluator : public Evaluator {
       measurement.set_converged(true);
       for (int i = -2; request.keep_samples && i <= 2; ++i) {
         measurement.add_sample_ns(static_cast<float>(script.median_ns * (1 + 0.0005 * i)));
+        if (!yardstick.empty()) measurement.add_yardstick_ns(1000);
       }
     }
     return Schedule(script.run_time,

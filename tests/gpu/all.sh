@@ -64,7 +64,7 @@ moe() {
 honest() {
   run memfd 120 16 python3 tests/gpu/memfd_probe.py
   run cheats 240 28 python3 tests/fault/cheats/cheats.py --gpu
-  run aa 400 5 bash tests/bench/aa.sh "$bundle" "$out/aa"
+  run aa 600 12 python3 tests/bench/aa.py "$bundle" "$out/aa" --pairs 100
 }
 
 [ $# -gt 0 ] || set -- triton winners moe honest

@@ -28,6 +28,8 @@ namespace {
 
 // A smaller difference than this is rarely worth a choice, and larger ones must be told apart.
 constexpr double kHalfWidthWanted = 0.005;
+// A device that never rests waits for the host between blocks even so.
+constexpr double kNoRest = 0.8;
 
 struct Findings {
   std::string kernel, device, config;
@@ -39,7 +41,8 @@ struct Findings {
   std::vector<double> clocks;
   double power_watts = 0;
   int temperature_c = 0;
-  std::set<std::string> reasons;
+  double duty_cycle = 1;  // the lowest
+  std::set<std::string> reasons, discard_reasons;
   std::string method;
 };
 
@@ -105,6 +108,8 @@ void NoteConditions(const v1::Measurement& m, Findings* findings) {
   findings->power_watts = std::max(findings->power_watts, m.power_watts());
   findings->temperature_c = std::max(findings->temperature_c, m.temperature_c());
   if (!m.throttle_reason().empty()) findings->reasons.insert(m.throttle_reason());
+  if (!m.discard_reason().empty()) findings->discard_reasons.insert(m.discard_reason());
+  if (m.duty_cycle() > 0) findings->duty_cycle = std::min(findings->duty_cycle, m.duty_cycle());
   findings->medians.push_back(m.median_ns());
   findings->method = ConditionsText([&m] {
     v1::Measurement how;
@@ -144,9 +149,10 @@ void AddTwins(const std::map<int, v1::Trial>& twins, int pairs, Findings* findin
     NoteConditions(trial.measurement(), findings);
   }
   for (int pair = 0; pair < pairs; ++pair) {
-    const Comparison comparison = ComparePaired(rounds[2 * pair], rounds[2 * pair + 1]);
-    if (comparison.ratio > 0) {
-      findings->pairs.push_back(comparison);
+    const auto first = twins.find(2 * pair), second = twins.find(2 * pair + 1);
+    if (first != twins.end() && second != twins.end()) {
+      findings->pairs.push_back(
+          CompareMeasurements(first->second.measurement(), second->second.measurement(), findings->rounds));
     } else {
       ++findings->failed_pairs;
     }
@@ -231,6 +237,11 @@ std::string ReportText(const Findings& findings, const Repeatability& found) {
   text += fmt::format("  clock       {}; {} discarded, {} of {} throttled, {} shared\n", clock,
                       FormatCount(findings.discarded, "sample"), findings.throttled,
                       FormatCount(findings.measured, "measurement"), findings.contended);
+  for (const std::string& reason : findings.discard_reasons) text += "  discarded   " + reason + "\n";
+  if (findings.duty_cycle < kNoRest) {
+    text += fmt::format("  duty cycle  {:.0f} %: the device rested between blocks, to stay below its power limit\n",
+                        100 * findings.duty_cycle);
+  }
   text += "verdict       " + Verdict(findings, found) + "\n";
   for (const std::string& line : Advice(findings, found)) text += "advice        " + line + "\n";
   return text;
@@ -249,8 +260,9 @@ std::string ReportJson(const Findings& findings, const Repeatability& found) {
   const double clock = findings.clocks.empty() ? 0 : Median(findings.clocks);
   json += fmt::format(
       "  \"clock_mhz\": {:.0f}, \"power_watts\": {:.1f}, \"temperature_c\": {}, \"discarded_samples\": {}, "
-      "\"throttled\": {}, \"contended\": {},\n  \"ratios\": [",
-      clock, findings.power_watts, findings.temperature_c, findings.discarded, findings.throttled, findings.contended);
+      "\"throttled\": {}, \"contended\": {}, \"duty_cycle\": {:.3f},\n  \"ratios\": [",
+      clock, findings.power_watts, findings.temperature_c, findings.discarded, findings.throttled, findings.contended,
+      findings.duty_cycle);
   for (size_t i = 0; i < findings.pairs.size(); ++i) {
     const Comparison& pair = findings.pairs[i];
     json += fmt::format("{}[{:.6f}, {:.6f}, {:.6f}]", i == 0 ? "" : ", ", pair.ratio, pair.ratio_interval.low,

@@ -13,6 +13,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/measure/duty_cycle.h"
 #include "server/worker/backend.h"
 #include "server/worker/cuda/cuda_problem.h"
 #include "server/worker/cuda/device_conditions.h"
@@ -20,6 +21,7 @@
 #include "server/worker/cuda/input_copies.h"
 #include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/sampler.h"
+#include "server/worker/cuda/yardstick.h"
 #include "server/worker/verify/poison.h"
 #include "server/worker/verify/sampling.h"
 #include "server/worker/verify/thread_times.h"
@@ -51,12 +53,15 @@ constexpr int kOtherInputsMost = 6, kOtherInputsLeast = 3;
 // Random inputs of one distribution do not halve the time of a launch, but a result that was kept for them does.
 constexpr double kOtherInputsShare = 0.5;
 constexpr Duration kOtherInputsPatience = std::chrono::seconds(3);
+// That a measurement tells the conditions of.
+constexpr int kBlocksMax = 64;
 
 // What lives as long as the runner and every trial measures with.
 struct MeasuringTools {
   const Nvml* nvml = nullptr;  // null: unknown conditions
   ByteRange flush;
   EventOverhead* overhead = nullptr;
+  DutyCycle* duty_cycle = nullptr;      // of finals of the prepared problem
   std::optional<Duration> inputs_took;  // to build, if the reference ran for them
 };
 
@@ -104,7 +109,9 @@ class CudaTrial final : public TrialPhases {
     // In this order: sequences point into the module.
     launches_ = nullptr;
     prepare_ = nullptr;
+    yardstick_ = nullptr;
     TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input_seed));
+    TUNEFARM_RETURN_IF_FAILED(MakeYardstick());
     const PreparedKernel& kernel = problem_->kernel();
     const KernelPlan& plan = *kernel.plan;
     const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
@@ -114,6 +121,20 @@ class CudaTrial final : public TrialPhases {
     TUNEFARM_RETURN_IF_FAILED(problem_->ResizeScratch(buffers_));
     TUNEFARM_RETURN_IF_FAILED(LoadModule());
     return BuildSequences(config);
+  }
+
+  // Before the work spaces take the size that the config needs.
+  Failure MakeYardstick() {
+    if (!input().yardstick.has_value()) return {};
+    std::string why_not;
+    // Copies would have to be its own, too.
+    if (!input().policy.warm_cache() && input().policy.input_copies() > 1) {
+      why_not = "samples go through copies of the inputs";
+    } else {
+      TUNEFARM_RETURN_IF_FAILED(Yardstick::Make(tools_, problem_, *input().yardstick, &yardstick_, &why_not));
+    }
+    if (yardstick_ == nullptr) reporter()->Log("measured without a yardstick: " + why_not);
+    return {};
   }
 
   Failure SelectInputs(uint64_t input_seed) override { return problem_->SelectInputs(input_seed); }
@@ -356,6 +377,9 @@ class CudaTrial final : public TrialPhases {
     poisons_ = setup.flush && copies_->count() == 1 && problem_->has_poisonable_outputs();
     setup.poison = poisons_;
     setup.scratch = measuring_.flush;
+    if (yardstick_ != nullptr) setup.yardstick = yardstick_->launches();
+    // The search compares what differs by more, and a device that rests would find less.
+    if (input().keep_samples) setup.duty_cycle = measuring_.duty_cycle;
     setup.overhead = measuring_.overhead;
     setup.conditions = &conditions;
     setup.stopwatch = &stopwatch_;
@@ -368,10 +392,27 @@ class CudaTrial final : public TrialPhases {
     measurement->set_method(sampler.in_graph() ? v1::TIMING_METHOD_CUDA_GRAPH : v1::TIMING_METHOD_CUDA_EVENTS);
     measurement->set_cold_cache(!policy.warm_cache());
     measurement->set_input_copies(copies_->count());
+    measurement->set_duty_cycle(sampler.duty_share());
+    if (input().keep_samples) DescribeBlocks(sampled, sampler, measurement);
     conditions.Describe(measurement);
     LogSampling(sampler, conditions);
     JudgeTimes(sampled);
     return {};
+  }
+
+  static void DescribeBlocks(const SamplingResult& sampled, const Sampler& sampler, v1::Measurement* measurement) {
+    for (size_t i = 0; i < sampled.blocks.size(); ++i) {
+      const bool has_room = measurement->blocks_size() < kBlocksMax;
+      v1::MeasurementBlock& block =
+          has_room ? *measurement->add_blocks() : *measurement->mutable_blocks(measurement->blocks_size() - 1);
+      const Nvml::Conditions& conditions = sampler.batch_conditions()[i];
+      block.set_samples(block.samples() + sampled.blocks[i].samples);
+      block.set_discarded(block.discarded() + sampled.blocks[i].discarded);
+      block.set_clock_mhz(conditions.clock_mhz);
+      block.set_power_watts(conditions.power_watts);
+      block.set_temperature_c(conditions.temperature_c);
+      block.set_throttle_reason(Nvml::ReasonText(conditions.throttle_reasons));
+    }
   }
 
   Failure Sample(Sampler* sampler, SamplingResult* sampled) {
@@ -402,10 +443,10 @@ class CudaTrial final : public TrialPhases {
 
   void LogSampling(const Sampler& sampler, const DeviceConditions& conditions) {
     reporter()->Log(
-        fmt::format("measured in {} batches{}{}; {} readings of the conditions took {:.2f} ms", sampler.batches(),
-                    sampler.in_graph() ? " of a graph" : "",
+        fmt::format("measured in {} batches{}{}, duty cycle {:.2f}; {} readings of the conditions took {:.2f} ms",
+                    sampler.batches(), sampler.in_graph() ? " of a graph" : "",
                     sampler.why_no_graph().empty() ? std::string() : " without a graph: " + sampler.why_no_graph(),
-                    conditions.reads(), conditions.read_ms()));
+                    sampler.duty_share(), conditions.reads(), conditions.read_ms()));
   }
 
   void JudgeTimes(const SamplingResult& sampled) {
@@ -430,6 +471,7 @@ class CudaTrial final : public TrialPhases {
   std::vector<BufferPlan> buffers_;
   std::vector<StepPlan> steps_;
   std::unique_ptr<LaunchSequence> launches_, prepare_;
+  std::unique_ptr<Yardstick> yardstick_;  // null: measured alone
   std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
   WitnessedTime first_launch_;  // the last Launch
   bool poisons_ = false;        // outputs are poisoned before samples
@@ -474,6 +516,7 @@ class CudaRunBackend final : public RunBackend {
   Prepared Prepare(std::shared_ptr<const PreparedKernel> kernel, PhaseReporter* reporter) override {
     // The old problem's memory first: both may not fit.
     problem_.reset();
+    duty_cycle_ = DutyCycle();
     Prepared prepared;
     const uint64_t seed = kernel->input_seed;
     ran_reference_ = kernel->expected_outputs.empty();
@@ -520,11 +563,11 @@ class CudaRunBackend final : public RunBackend {
     LookForOthers(input);
     RunInput wanted = input;
     if (inputs_took_ > kSecondInputsMax) wanted.second_input_seed = 0;
-    Result result =
-        CudaTrial(Tools(), problem_.get(),
-                  {nvml_.get(), flush, &overhead_, ran_reference_ ? std::optional(inputs_took_) : std::nullopt}, wanted,
-                  reporter)
-            .RunAndAccount();
+    Result result = CudaTrial(Tools(), problem_.get(),
+                              {nvml_.get(), flush, &overhead_, &duty_cycle_,
+                               ran_reference_ ? std::optional(inputs_took_) : std::nullopt},
+                              wanted, reporter)
+                        .RunAndAccount();
     LookForOthers(input);
     if (result.outcome() == v1::OUTCOME_OK) result.set_message(note_);
     if (result.has_measurement()) result.mutable_measurement()->set_contended(contended_);
@@ -560,6 +603,7 @@ class CudaRunBackend final : public RunBackend {
   Duration inputs_took_{};
   bool ran_reference_ = false;  // for the inputs; else another worker's outputs were taken
   EventOverhead overhead_;
+  DutyCycle duty_cycle_;    // of the prepared problem
   bool contended_ = false;  // at the last look
   MonotonicTime look_again_at_{};
   GuardedBuffer flush_;

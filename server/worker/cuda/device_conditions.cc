@@ -1,7 +1,10 @@
 #include "server/worker/cuda/device_conditions.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace tunefarm::cuda {
 namespace {
@@ -9,14 +12,13 @@ namespace {
 // Between two readings passes this many times what one costs.
 constexpr int kRestPerRead = 20;
 
-double SlowBelowMhz(const Nvml* nvml, const std::string& uuid, double min_clock_share) {
-  return nvml == nullptr || min_clock_share <= 0 ? 0 : min_clock_share * nvml->MaxClockMhz(uuid);
-}
-
 }  // namespace
 
 DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share)
-    : nvml_(nvml), uuid_(uuid), slow_below_mhz_(SlowBelowMhz(nvml, uuid, min_clock_share)) {}
+    : nvml_(nvml),
+      uuid_(uuid),
+      max_clock_mhz_(nvml == nullptr ? 0 : nvml->MaxClockMhz(uuid)),
+      slow_below_mhz_(std::max(min_clock_share, 0.0) * max_clock_mhz_) {}
 
 void DeviceConditions::Read() {
   if (nvml_ == nullptr) return;
@@ -33,11 +35,25 @@ void DeviceConditions::Read() {
   power_watts_ = std::max(power_watts_, now.power_watts);
   temperature_c_ = std::max(temperature_c_, now.temperature_c);
   reasons_ |= now.throttle_reasons;
-  is_slow_ = now.clock_mhz < slow_below_mhz_ && !Nvml::IsIdle(now.throttle_reasons);
+  const bool is_idle = Nvml::IsIdle(now.throttle_reasons);
+  is_slow_ = now.clock_mhz < slow_below_mhz_ && !is_idle;
+  if (is_slow_) reasons_when_slow_ |= now.throttle_reasons;
+  if (is_idle) return;
+  clocks_mhz_ += now.clock_mhz;
+  ++clocks_;
 }
 
 void DeviceConditions::Describe(tunefarm::v1::Measurement* measurement) const {
-  measurement->set_clock_mhz(last_.clock_mhz);
+  const double clock_mhz = clocks_ > 0 ? clocks_mhz_ / clocks_ : last_.clock_mhz;
+  measurement->set_clock_mhz(static_cast<int>(std::lround(clock_mhz)));
+  if (clocks_ > 0 && max_clock_mhz_ > 0) {
+    measurement->set_clock_normalized_ns(measurement->median_ns() * clock_mhz / max_clock_mhz_);
+  }
+  if (measurement->discarded_samples() > 0) {
+    const std::string reason = Nvml::ReasonText(reasons_when_slow_);
+    measurement->set_discard_reason(fmt::format("the clock was below {:.0f} of {:.0f} MHz{}{}", slow_below_mhz_,
+                                                max_clock_mhz_, reason.empty() ? "" : ": ", reason));
+  }
   measurement->set_power_watts(power_watts_);
   measurement->set_temperature_c(temperature_c_);
   measurement->set_throttle_reason(Nvml::ReasonText(reasons_));

@@ -20,10 +20,14 @@ class DeviceConditions {
 
   // To be called while a batch runs. Skipped while reading would take more than a twentieth of the time.
   void Read();
+  // At the last reading that was made; nothing is known: all of it 0.
+  const Nvml::Conditions& last() const { return last_; }
+  bool is_at_power_limit() const { return Nvml::IsAtPowerLimit(last_.throttle_reasons); }
   // Whether the clock was below the policy's share at the last reading. False when it is unknown.
   bool is_slow() const { return is_slow_; }
 
-  // Fills clock, power (highest), temperature (highest), throttled and throttle_reason.
+  // Fills clock (mean), power (highest), temperature (highest), throttled, throttle_reason, the reason of what was
+  // discarded, and from the median the clock-normalized time.
   void Describe(tunefarm::v1::Measurement* measurement) const;
 
   int reads() const { return reads_; }
@@ -32,11 +36,14 @@ class DeviceConditions {
  private:
   const Nvml* const nvml_;
   const std::string uuid_;
+  const double max_clock_mhz_;   // 0: unknown
   const double slow_below_mhz_;  // 0: never slow
   Nvml::Conditions last_;
   double power_watts_ = 0;
   int temperature_c_ = 0;
-  unsigned long long reasons_ = 0;
+  unsigned long long reasons_ = 0, reasons_when_slow_ = 0;
+  double clocks_mhz_ = 0;  // the sum of what was read
+  int clocks_ = 0;
   bool is_slow_ = false;
   int reads_ = 0;
   double read_ms_ = 0;

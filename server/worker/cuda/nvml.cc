@@ -123,6 +123,8 @@ std::string Nvml::ReasonText(unsigned long long throttle_reasons) {
 
 bool Nvml::IsThrottledBy(unsigned long long throttle_reasons) { return (throttle_reasons & kThrottled) != 0; }
 
+bool Nvml::IsAtPowerLimit(unsigned long long throttle_reasons) { return (throttle_reasons & kPowerCap) != 0; }
+
 bool Nvml::IsIdle(unsigned long long throttle_reasons) { return (throttle_reasons & kIdle) != 0; }
 
 int Nvml::ProcessCount(const std::string& uuid) const {

@@ -31,6 +31,7 @@ class Nvml {
   // Whether one of the reasons is that heat or the power supply slows the device down. A power cap that is merely
   // reached does not count: that is how these devices run dense arithmetic.
   static bool IsThrottledBy(unsigned long long throttle_reasons);
+  static bool IsAtPowerLimit(unsigned long long throttle_reasons);
   // The clock was read while the device had nothing to do, so that it says nothing of work.
   static bool IsIdle(unsigned long long throttle_reasons);
 

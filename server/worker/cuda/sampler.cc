@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "server/measure/statistics.h"
 
@@ -17,6 +18,8 @@ constexpr int kLaunchesPerGraphMax = 1000;
 constexpr int kOverheadPairs = 16;
 // What is left of a time after subtracting the events' own is at least this share: never nothing.
 constexpr double kTimeShareMin = 0.1;
+// All rests of one measurement: it has a deadline.
+constexpr double kRestMaxNs = 2e9;
 constexpr const char* kCrashed = "The kernel crashed";
 
 double NanosecondsSince(MonotonicTime start) { return static_cast<double>((Clock::Real()->Now() - start).count()); }
@@ -28,9 +31,13 @@ Sampler::~Sampler() {
   for (CUevent event : events_) (void)gpu_.driver().cuEventDestroy(event);
 }
 
-size_t Sampler::EventsPerSample() const {
+size_t Sampler::EventsOf(const LaunchSequence& launches) const {
   // Between untimed steps, each sequence has its own events; else one pair holds all launches of a sample.
-  return launches_per_sample_ == 1 ? 2 * setup_.launches.front()->timed_stretches() : 2;
+  return launches_per_sample_ == 1 ? 2 * launches.timed_stretches() : 2;
+}
+
+size_t Sampler::EventsPerSample() const {
+  return EventsOf(*setup_.launches.front()) + (setup_.yardstick != nullptr ? EventsOf(*setup_.yardstick) : 0);
 }
 
 Failure Sampler::ReserveEvents(size_t count) {
@@ -62,11 +69,14 @@ Failure Sampler::WarmUp(int count, double* nanoseconds) {
   for (int i = 0; i < count; ++i) {
     TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
     TUNEFARM_RETURN_IF_FAILED(NextLaunches()->EnqueueTimed(events_.data(), CU_EVENT_RECORD_DEFAULT));
+    if (setup_.yardstick == nullptr) continue;
+    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
+    TUNEFARM_RETURN_IF_FAILED(setup_.yardstick->Enqueue());
   }
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Stop());
   TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
   *nanoseconds = sample_cost_ns_ = NanosecondsSince(start) / std::max(count, 1);
-  TUNEFARM_RETURN_IF_FAILED(ReadStretch(events_.data(), &launch_ns_));
+  TUNEFARM_RETURN_IF_FAILED(ReadStretch(events_.data(), EventsOf(*setup_.launches.front()), &launch_ns_));
   return setup_.stopwatch->Add();
 }
 
@@ -143,9 +153,18 @@ Failure Sampler::EnqueueBatch(int samples, unsigned int flags) {
 }
 
 Failure Sampler::EnqueueSample(const CUevent* events, unsigned int flags) {
+  LaunchSequence* const launches = NextLaunches();
+  if (setup_.yardstick == nullptr) return EnqueueLaunches(launches, events, flags);
+  const CUevent* const yardstick_events = events + EventsOf(*launches);
+  const bool is_first = random_.UniformInt(2) == 0;
+  if (!is_first) TUNEFARM_RETURN_IF_FAILED(EnqueueLaunches(setup_.yardstick, yardstick_events, flags));
+  TUNEFARM_RETURN_IF_FAILED(EnqueueLaunches(launches, events, flags));
+  return is_first ? EnqueueLaunches(setup_.yardstick, yardstick_events, flags) : Failure();
+}
+
+Failure Sampler::EnqueueLaunches(LaunchSequence* launches, const CUevent* events, unsigned int flags) {
   const Driver& driver = gpu_.driver();
   TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
-  LaunchSequence* const launches = NextLaunches();
   if (launches_per_sample_ == 1) return launches->EnqueueTimed(events, flags);
   const auto record = [&](CUevent event) {
     return driver.Check(driver.cuEventRecordWithFlags(event, gpu_.stream(), flags), "An event could not be recorded");
@@ -170,6 +189,7 @@ Failure Sampler::TakeBatch(int until_look) {
   const int samples =
       in_graph() ? graph_samples_ : std::clamp(until_look, 1, std::min(affordable, kSamplesPerBatchMax));
   TUNEFARM_RETURN_IF_FAILED(ReserveEvents(static_cast<size_t>(samples) * EventsPerSample()));
+  Rest();
   const MonotonicTime start = Clock::Real()->Now();
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Start());
   TUNEFARM_RETURN_IF_FAILED(in_graph() ? graph_->Enqueue() : EnqueueBatch(samples, CU_EVENT_RECORD_DEFAULT));
@@ -177,21 +197,53 @@ Failure Sampler::TakeBatch(int until_look) {
   setup_.conditions->Read();
   TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
   const double wall_ns = NanosecondsSince(start);
-  ++batches_;
+  if (batch_conditions_.empty()) first_batch_ = start;
+  last_batch_end_ = Clock::Real()->Now();
+  busy_ns_ += wall_ns;
+  batch_conditions_.push_back(setup_.conditions->last());
+  if (setup_.duty_cycle != nullptr) setup_.duty_cycle->Add(wall_ns, setup_.conditions->is_at_power_limit());
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Add());
   return ReadBatch(samples, wall_ns);
 }
 
+// Of the device: the host does other things meanwhile.
+void Sampler::Rest() {
+  if (setup_.duty_cycle == nullptr || batch_conditions_.empty()) return;
+  const double rest_ns = std::min(setup_.duty_cycle->rest_ns(), kRestMaxNs - rested_ns_);
+  if (rest_ns <= 0) return;
+  rested_ns_ += rest_ns;
+  std::this_thread::sleep_for(Duration(static_cast<int64_t>(rest_ns)));
+}
+
+double Sampler::duty_share() const {
+  const double wall_ns = static_cast<double>((last_batch_end_ - first_batch_).count());
+  return wall_ns > 0 ? std::min(busy_ns_ / wall_ns, 1.0) : 0;
+}
+
+double Sampler::WithoutOverhead(double nanoseconds, size_t events) const {
+  return std::max(nanoseconds - static_cast<double>(events) / 2 * overhead_ns_, nanoseconds * kTimeShareMin);
+}
+
 Failure Sampler::ReadBatch(int samples, double wall_ns) {
   double sum = 0;
+  const size_t own_events = EventsOf(*setup_.launches.front()), events_per_sample = EventsPerSample();
   for (int i = 0; i < samples; ++i) {
+    const CUevent* const events = events_.data() + static_cast<size_t>(i) * events_per_sample;
+    Sample sample;
     double nanoseconds = 0;
-    TUNEFARM_RETURN_IF_FAILED(ReadStretch(events_.data() + static_cast<size_t>(i) * EventsPerSample(), &nanoseconds));
-    const double pairs = static_cast<double>(EventsPerSample()) / 2;
-    sum += nanoseconds;
-    taken_.push_back(
-        {{std::max(nanoseconds - pairs * overhead_ns_, nanoseconds * kTimeShareMin), setup_.conditions->is_slow()},
-         nanoseconds});
+    TUNEFARM_RETURN_IF_FAILED(ReadStretch(events, own_events, &nanoseconds));
+    sample.cost = nanoseconds;
+    sample.taken.nanoseconds = WithoutOverhead(nanoseconds, own_events);
+    sample.taken.is_slowed = setup_.conditions->is_slow();
+    sample.taken.block = batches() - 1;
+    if (setup_.yardstick != nullptr) {
+      const size_t events_left = events_per_sample - own_events;
+      TUNEFARM_RETURN_IF_FAILED(ReadStretch(events + own_events, events_left, &nanoseconds));
+      sample.cost += nanoseconds;
+      sample.taken.yardstick_ns = WithoutOverhead(nanoseconds, events_left);
+    }
+    sum += sample.cost;
+    taken_.push_back(sample);
   }
   // The device's clock and the host's differ a little: never less than nothing, and a nanosecond against rounding.
   const double overhead = std::max(wall_ns - sum, 0.0) / samples + 1;
@@ -200,10 +252,10 @@ Failure Sampler::ReadBatch(int samples, double wall_ns) {
   return {};
 }
 
-Failure Sampler::ReadStretch(const CUevent* events, double* nanoseconds) const {
+Failure Sampler::ReadStretch(const CUevent* events, size_t count, double* nanoseconds) const {
   const Driver& driver = gpu_.driver();
   *nanoseconds = 0;
-  for (size_t event = 0; event < EventsPerSample(); event += 2) {
+  for (size_t event = 0; event < count; event += 2) {
     float milliseconds = 0;
     TUNEFARM_RETURN_IF_FAILED(driver.Check(driver.cuEventElapsedTime(&milliseconds, events[event], events[event + 1]),
                                            "A time could not be read"));

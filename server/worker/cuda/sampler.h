@@ -5,6 +5,9 @@
 // (flush or restore, event, launches, event) x samples when caches are cold, of plain repeats between two events when
 // they are warm. What the pair of events itself takes is measured once, in the stream and in a graph, and subtracted.
 //
+// With a yardstick each sample has a neighbour: the same number of its launch sequences, prepared in the same way, just
+// before or after it as a coin says.
+//
 // One thread.
 #pragma once
 
@@ -15,6 +18,8 @@
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/base/random.h"
+#include "server/measure/duty_cycle.h"
 #include "server/worker/cuda/captured_graph.h"
 #include "server/worker/cuda/cuda_problem.h"
 #include "server/worker/cuda/device_conditions.h"
@@ -39,6 +44,9 @@ class Sampler {
     bool flush = false;   // overwrite `scratch` before each sample
     bool poison = false;  // and poison the problem's outputs first
     ByteRange scratch;    // larger than the caches
+    LaunchSequence* yardstick = nullptr;
+    // How long the device rests between batches; null: it does not.
+    DutyCycle* duty_cycle = nullptr;
     EventOverhead* overhead = nullptr;
     DeviceConditions* conditions = nullptr;
     DeviceStopwatch* stopwatch = nullptr;
@@ -65,7 +73,11 @@ class Sampler {
 
   // Time as the samples see it: a batch's cost is spread over its samples, and no sample costs less than it took.
   const Clock& clock() const { return clock_; }
-  int batches() const { return batches_; }
+  int batches() const { return static_cast<int>(batch_conditions_.size()); }
+  // As they were read last while each batch ran.
+  const std::vector<Nvml::Conditions>& batch_conditions() const { return batch_conditions_; }
+  // The share of the time from the first batch's start to the last one's end in which the device worked; 0: no batch.
+  double duty_share() const;
 
  private:
   class BatchClock final : public Clock {
@@ -83,16 +95,20 @@ class Sampler {
     double cost = 0;
   };
 
+  size_t EventsOf(const LaunchSequence& launches) const;
   size_t EventsPerSample() const;
   Failure ReserveEvents(size_t count);
   LaunchSequence* NextLaunches();
   Failure EnqueueBefore();
   Failure EnqueueSample(const CUevent* events, unsigned int flags);
+  Failure EnqueueLaunches(LaunchSequence* launches, const CUevent* events, unsigned int flags);
   Failure EnqueueBatch(int samples, unsigned int flags);
   Failure CaptureBatch();
   Failure TakeBatch(int until_look);
   Failure ReadBatch(int samples, double wall_ns);
-  Failure ReadStretch(const CUevent* events, double* nanoseconds) const;
+  Failure ReadStretch(const CUevent* events, size_t count, double* nanoseconds) const;
+  double WithoutOverhead(double nanoseconds, size_t events) const;
+  void Rest();
   Failure MeasureOverhead(bool graph, std::optional<double>* nanoseconds);
 
   const GpuContext& gpu_;
@@ -108,7 +124,11 @@ class Sampler {
   double sample_cost_ns_ = 0;  // as the last batch or the warm-up saw it
   double launch_ns_ = 0;
   double overhead_ns_ = 0;
-  int batches_ = 0;
+  std::vector<Nvml::Conditions> batch_conditions_;
+  MonotonicTime first_batch_{}, last_batch_end_{};
+  double busy_ns_ = 0;
+  double rested_ns_ = 0;
+  PhiloxStream random_{NewSeed(EntropySource::Real())};  // the order within pairs
 };
 
 }  // namespace tunefarm::cuda

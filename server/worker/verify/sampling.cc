@@ -69,6 +69,7 @@ SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, c
   int discarded = 0;
   double discarded_ns = 0;
   bool kept_slowed = false;
+  std::vector<double> yardstick_ns;
   while (stopper.decision() == StopDecision::kContinue || stopper.samples().size() < kSamplesFewest) {
     const MonotonicTime start = clock.Now();
     // As many as are taken anyway.
@@ -85,16 +86,21 @@ SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, c
       result.implausible = true;
       break;
     }
+    const size_t block = static_cast<size_t>(std::max(taken->block, 0));
+    if (result.blocks.size() <= block) result.blocks.resize(block + 1);
     if (taken->is_slowed && discarded_ns + cost_ns < stopping.budget_ns * kDiscardedShareMax &&
         stopper.budget_left_ns() > cost_ns && discarded < kSamplesMax) {
       stopper.AddDiscarded(cost_ns);
       discarded_ns += cost_ns;
       ++discarded;
+      ++result.blocks[block].discarded;
       continue;
     }
     kept_slowed = kept_slowed || taken->is_slowed;
     // The budget is one of time passed, the samples are of one launch sequence.
     stopper.Add(total_ns / launches, cost_ns);
+    ++result.blocks[block].samples;
+    if (taken->yardstick_ns > 0) yardstick_ns.push_back(taken->yardstick_ns / launches);
   }
   v1::Measurement* const measurement = &result.measurement;
   measurement->set_launches_per_sample(launches);
@@ -107,6 +113,9 @@ SamplingResult RunSampling(const SamplingOptions& options, const Clock& clock, c
   measurement->set_stop_reason(ReasonOf(stopper, stopping));
   if (options.keep_samples) {
     for (const double sample : stopper.samples()) measurement->add_sample_ns(static_cast<float>(sample));
+    if (yardstick_ns.size() == stopper.samples().size()) {
+      for (const double time : yardstick_ns) measurement->add_yardstick_ns(static_cast<float>(time));
+    }
   }
   const double noisy_from = options.policy.noisy_relative_half_width();
   const bool known_to_be_wide = noisy_from > 0 && summary.median_interval.coverage >= 0.95 &&

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "server/base/clock.h"
 #include "tunefarm/v1/measurement.pb.h"
@@ -16,6 +17,9 @@ namespace tunefarm {
 // One sample.
 struct TakenSample {
   double nanoseconds = 0;  // of all its launch sequences
+  // Of as many launch sequences of the yardstick, its neighbour; 0: there is none.
+  double yardstick_ns = 0;
+  int block = 0;           // of samples that were enqueued at once; from 0, never falling
   bool is_slowed = false;  // the device's clock was held down meanwhile
 };
 
@@ -47,6 +51,11 @@ struct SamplingResult {
   bool implausible = false;
   // The samples say what the median is; otherwise the config is NOISY. One that merely did not converge is established.
   bool established = false;
+  // Of each block that samples came from.
+  struct Block {
+    int samples = 0, discarded = 0;
+  };
+  std::vector<Block> blocks;
   // Method, cold_cache, device_busy_ms and conditions are the caller's, but for discarded_samples and throttled.
   tunefarm::v1::Measurement measurement;
 };

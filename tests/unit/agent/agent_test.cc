@@ -229,6 +229,68 @@ TEST_F(AgentTest, AFinalOfVeryShortRunsKeepsItsRounds) {
   }
 }
 
+TEST_F(AgentTest, ARoundIsMeasuredBesideOneYardstick) {
+  Offer(1, 0, 5);
+  Offer(2, 5, 3, 4);
+  Offer(3, 8, 1, 2);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  const std::vector<FakeEvaluator::RunRecord> runs = evaluator_.runs();
+  ASSERT_EQ(runs.size(), 5u + 12 + 2);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(runs[i].yardstick, i >= 5 && i < 17 ? "T=6" : "") << i << ": only a final has something to compare";
+  }
+  for (const auto& report : control_.reports) {
+    for (const auto& trial : report.trials()) {
+      const bool is_compared = trial.ordinal() >= 5 && trial.ordinal() < 8;
+      EXPECT_EQ(trial.measurement().yardstick_ns_size(), is_compared ? 20 : 0) << trial.ordinal();
+    }
+  }
+}
+
+// It cannot be told whose failure it is, and the yardstick must cost nobody a verdict.
+TEST_F(AgentTest, WhatFailsBesideTheYardstickRunsAloneAndSoDoesTheRest) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    const bool fails =
+        question.is_run && question.config == "T=2" && question.attempt >= 1 && !question.yardstick.empty();
+    if (fails) script.run = tunefarm::v1::OUTCOME_RUN_CRASH;
+    return script;
+  });
+  Offer(1, 0, 3, 4);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  ASSERT_EQ(control_.reported(), 3);
+  for (const auto& report : control_.reports) {
+    for (const auto& trial : report.trials()) {
+      EXPECT_EQ(trial.outcome(), tunefarm::v1::OUTCOME_OK) << trial.ordinal();
+      EXPECT_EQ(trial.measurement().samples(), 20) << trial.ordinal();
+      EXPECT_EQ(trial.measurement().yardstick_ns_size(), 0) << "the rounds before are compared by medians too";
+    }
+  }
+  const std::vector<FakeEvaluator::RunRecord> runs = evaluator_.runs();
+  EXPECT_EQ(runs.size(), 3u * 4 + 1);
+  EXPECT_EQ(runs.back().yardstick, "");
+}
+
+TEST_F(AgentTest, AFailureWithoutTheYardstickIsTheTrialsOwn) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.is_run && question.config == "T=2") script.run = tunefarm::v1::OUTCOME_WRONG_RESULT;
+    return script;
+  });
+  Offer(1, 0, 3, 4);
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  int wrong = 0;
+  for (const auto& report : control_.reports) {
+    for (const auto& trial : report.trials()) wrong += trial.outcome() == tunefarm::v1::OUTCOME_WRONG_RESULT;
+  }
+  EXPECT_EQ(wrong, 1);
+  EXPECT_EQ(control_.reported(), 3);
+  EXPECT_EQ(evaluator_.runs().size(), 2u * 4 + 2);
+}
+
 TEST_F(AgentTest, UnitsOfADeviceThatLeavesServiceAreGivenBackWithWhatHasEnded) {
   bool sick = true;
   evaluator_.set_scripter([&](const FakeEvaluator::Question& question) {

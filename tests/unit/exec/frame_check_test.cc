@@ -59,6 +59,20 @@ TEST(FrameCheck, RefusesEachBadField) {
       [](Result* r) {
         for (int i = 0; i < 4097; ++i) r->mutable_measurement()->add_sample_ns(1);
       },
+      [](Result* r) { r->mutable_measurement()->add_yardstick_ns(1); },
+      [](Result* r) {
+        r->mutable_measurement()->add_sample_ns(1);
+        r->mutable_measurement()->add_yardstick_ns(std::numeric_limits<float>::quiet_NaN());
+      },
+      [](Result* r) {
+        for (int i = 0; i < 65; ++i) r->mutable_measurement()->add_blocks();
+      },
+      [](Result* r) { r->mutable_measurement()->add_blocks()->set_samples(-1); },
+      [](Result* r) { r->mutable_measurement()->add_blocks()->set_power_watts(-1); },
+      [](Result* r) { r->mutable_measurement()->add_blocks()->set_throttle_reason(std::string(300, 'x')); },
+      [](Result* r) { r->mutable_measurement()->set_duty_cycle(1.5); },
+      [](Result* r) { r->mutable_measurement()->set_clock_normalized_ns(-1); },
+      [](Result* r) { r->mutable_measurement()->set_discard_reason(std::string(300, 'x')); },
       [](Result* r) { r->mutable_resources()->set_registers(-1); },
       [](Result* r) {
         for (int i = 0; i < 9; ++i) r->mutable_verification()->add_first_mismatches();

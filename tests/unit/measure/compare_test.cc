@@ -117,6 +117,42 @@ TEST(Compare, RoundMediansAreOfEqualStretches) {
   EXPECT_TRUE(RoundMedians(samples, 0).empty());
 }
 
+// As finals measure: rounds of samples, each with a neighbour, under a clock that drifts by a quarter.
+tunefarm::v1::Measurement Drifting(double ns, double yardstick_ns, double phase, bool has_yardstick,
+                                   PhiloxStream& random) {
+  tunefarm::v1::Measurement measurement;
+  for (int i = 0; i < 8 * 50; ++i) {
+    const double slowdown = 1 + 0.12 * std::sin(phase + 0.05 * i);
+    measurement.add_sample_ns(static_cast<float>(ns * slowdown * (1 + 0.002 * (random.NextDouble() - 0.5))));
+    if (!has_yardstick) continue;
+    measurement.add_yardstick_ns(
+        static_cast<float>(yardstick_ns * slowdown * (1 + 0.002 * (random.NextDouble() - 0.5))));
+  }
+  measurement.set_median_ns(ns);
+  return measurement;
+}
+
+TEST(Compare, NeighboursCancelWhatDriftsWithinARound) {
+  PhiloxStream random(11);
+  const auto a = Drifting(800e3, 700e3, 0, true, random), b = Drifting(808e3, 700e3, 2, true, random);
+  const Comparison by_neighbours = CompareMeasurements(a, b, 8);
+  EXPECT_NEAR(by_neighbours.ratio, 800.0 / 808, 2e-4);
+  EXPECT_LT(by_neighbours.ratio_interval.high - by_neighbours.ratio_interval.low, 1e-3);
+  EXPECT_EQ(by_neighbours.verdict, SpeedVerdict::kFaster);
+  const Comparison alone = CompareMeasurements(Drifting(800e3, 0, 0, false, random), b, 8);
+  EXPECT_GT(alone.ratio_interval.high - alone.ratio_interval.low, 0.05) << "one of them has no neighbours";
+  EXPECT_EQ(alone.verdict, SpeedVerdict::kNoDecision);
+}
+
+TEST(Compare, MeasurementsWithoutSamplesHaveTheirMedians) {
+  tunefarm::v1::Measurement a, b;
+  a.set_median_ns(90);
+  b.set_median_ns(100);
+  const Comparison comparison = CompareMeasurements(a, b, 8);
+  EXPECT_DOUBLE_EQ(comparison.ratio, 0.9);
+  EXPECT_EQ(comparison.verdict, SpeedVerdict::kNoDecision) << "one round";
+}
+
 TEST(Compare, EqualConfigsAreSeldomToldApart) {
   PhiloxStream random(4);
   int paired = 0;

@@ -34,7 +34,12 @@ class Script {
       if (time_ns == kFails) return std::nullopt;
       const double cost_ns = std::isfinite(time_ns) && time_ns > 0 ? time_ns : 0;
       clock_.Advance(overhead_ + Duration(static_cast<int64_t>(cost_ns)));
-      return TakenSample{time_ns, taken_ > slow_from_ && taken_ <= slow_until_};
+      TakenSample sample;
+      sample.nanoseconds = time_ns;
+      sample.yardstick_ns = yardstick_ns_ * static_cast<double>(taken_);
+      sample.block = static_cast<int>(taken_ - 1) / 4;
+      sample.is_slowed = taken_ > slow_from_ && taken_ <= slow_until_;
+      return sample;
     });
   }
 
@@ -45,6 +50,7 @@ class Script {
   size_t taken_ = 0;
   int launches_ = 0, longest_batch_ = 0;
   size_t slow_from_ = 0, slow_until_ = 0;  // samples taken while the clock is held down
+  double yardstick_ns_ = 0;                // of the first sample's neighbour; the n-th's takes n times that
 
  private:
   const std::vector<double> times_ns_;
@@ -72,6 +78,24 @@ TEST(SamplingTest, SamplesAreKeptOnRequest) {
   const SamplingResult result = Script({5000, 6000, 5000}).Run(options);
   ASSERT_GE(result.measurement.sample_ns_size(), 3);
   EXPECT_EQ(result.measurement.sample_ns(1), 6000);
+}
+
+TEST(SamplingTest, EachKeptSampleHasItsNeighbour) {
+  SamplingOptions options = Options();
+  options.keep_samples = true;
+  options.launches_per_sample = 2;
+  Script script({5000});
+  script.yardstick_ns_ = 100;
+  script.slow_from_ = 2;
+  script.slow_until_ = 5;
+  const SamplingResult result = script.Run(options);
+  ASSERT_EQ(result.measurement.yardstick_ns_size(), result.measurement.sample_ns_size());
+  EXPECT_EQ(result.measurement.yardstick_ns(0), 50) << "of one launch";
+  EXPECT_EQ(result.measurement.yardstick_ns(2), 300) << "those of discarded samples are discarded too";
+  ASSERT_GE(result.blocks.size(), 2u);
+  EXPECT_EQ(result.blocks[0].samples, 2);
+  EXPECT_EQ(result.blocks[0].discarded, 2);
+  EXPECT_EQ(result.blocks[1].discarded, 1);
 }
 
 TEST(SamplingTest, ScatteredSamplesEndAtTheSampleBudget) {

@@ -33,8 +33,8 @@ constexpr int kOrphanRoundsMax = 64;
 constexpr int kDyingMsMax = 500;
 // A process that still lives so long after SIGKILL will not die.
 constexpr int kDeathMsMax = 10'000;
-// How often the first thread of a frozen process gets a processor until it answers a command without having slept: once,
-// when it is continued. It gets one again to be stopped, if it waits for the next command by then.
+// How often the first thread of a frozen process gets a processor until it answers a command without having slept:
+// once, when it is continued. It gets one again to be stopped, if it waits for the next command by then.
 constexpr int64_t kRunsUntilAnswer = 1;
 
 // Our children that are no orphans, in the one thread that makes them.
