@@ -74,7 +74,7 @@ class FakeEvaluator : public Evaluator {
     MutexLock lock(&mutex_);
     const std::string config = request.config.ToText();
     const Script script =
-        Ask({config, request.problem->key, false, compile_counts_[{config, request.problem->key}]++, ""});
+        Ask({config, request.problem->key, false, compile_counts_[{config, request.problem->key}]++, "", ""});
     compiles_.push_back(config);
     expected_ms_.push_back(request.expected_ms);
     reference_compiles_ += request.reference ? 1 : 0;

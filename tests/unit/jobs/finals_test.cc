@@ -58,6 +58,17 @@ TEST(Finals, RatiosWithinRoundsCancelDrift) {
   EXPECT_LT(decision.ratio_high, 0.99);
 }
 
+TEST(Finals, NeighboursTellApartWhatMediansCannot) {
+  // b was measured under a lower clock, which its neighbours show: its medians are larger, and it is 2 % faster.
+  FinalTrial a = Finalist("a", 1, {1000, 1003, 998, 1001, 1002}), b = Finalist("b", 2, {1078, 1080, 1076, 1079, 1081});
+  for (const float time : {2000, 2006, 1996, 2002, 2004}) a.trial.mutable_measurement()->add_yardstick_ns(time);
+  for (const float time : {2200, 2204, 2196, 2202, 2206}) b.trial.mutable_measurement()->add_yardstick_ns(time);
+  const FinalDecision decision = Decide({a, b}, "a", 5);
+  EXPECT_EQ(decision.kind, Kind::kPromote);
+  EXPECT_EQ(decision.winner->config, "b");
+  EXPECT_NEAR(decision.ratio, 0.98, 0.001);
+}
+
 TEST(Finals, AnIncumbentStaysUnlessBeatenByMoreThanTheMarginBeyondNoise) {
   const std::vector<FinalTrial> close = {Finalist("new", 2, {99.5, 99.4, 99.6, 99.5, 99.5}),
                                          Finalist("old", 1, {100, 100, 100, 100, 100})};

@@ -48,6 +48,8 @@ TEST(TrialOfRow, KeepsWhatTheRowHas) {
   trial.set_log("line");
   trial.mutable_measurement()->set_median_ns(12);
   trial.mutable_measurement()->add_sample_ns(12);
+  trial.mutable_measurement()->add_yardstick_ns(13);
+  trial.mutable_measurement()->add_blocks()->set_clock_mhz(1710);
   const auto read = TrialOfRow(RowOfTrial(1, "T=4", trial));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->SerializeAsString(), trial.SerializeAsString());
