@@ -6,8 +6,8 @@ namespace tunefarm {
 namespace {
 
 constexpr double kStep = 0.8;
-// NVIDIA's drivers average the power that they report over some 25 to 100 ms.
-constexpr double kSettlingNs = 100e6;
+// Drivers average the power that they report, and by which they lower the clock, over 25 to 100 ms and more.
+constexpr double kSettlingNs = 200e6;
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""aa.py BUNDLE_DIRECTORY OUT_DIRECTORY [--pairs N] [--case NAME ...]
+"""aa.py BUNDLE_DIRECTORY OUT_DIRECTORY [--pairs N] [--case NAME ...] [OPTION OF doctor ...]
 
 The A/A test on a GPU: each case's config against itself in N (default 200) pairs, by `tunefarm doctor --repeatability`.
-Reports go to OUT_DIRECTORY as JSON; prints a table last. Ends with 1 if the intervals of a case are not what they say, or are
+Reports go to OUT_DIRECTORY as JSON; prints a line for each case when it ends. Ends with 1 if the intervals of a case are not what they say, or are
 wider than 0.5 % at the median. Tuned configs are those of kernels/grouped_gemm/bests for this device.
 """
 
@@ -78,43 +78,41 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--case", action="append", choices=sorted(CASES), default=[])
-    parser.add_argument("options", nargs="*", help="behind --, for doctor: --rounds 8 --policy default, for example")
-    arguments = parser.parse_args()
+    arguments, options = parser.parse_known_args()  # what is not known here is for doctor: --rounds 8, for example
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     tunefarm = str(arguments.bundle / "bin/tunefarm")
     os.environ["PATH"] = f"{arguments.bundle / 'bin'}:{os.environ['PATH']}"
     name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout
     device = "H100" if "H100" in name else "H200"
-    rows, bad = [], 0
+    bad = 0
+    print(f"A/A on {name.strip()}")
+    print(f"{'case':17} {'time us':>9} {'pairs':>5} {'excl. 1':>7} {'allowed':>7} {'half-width':>10} {'bias':>7} {'drift':>7} "
+          f"{'MHz':>5} {'W':>5} {'discarded':>9} {'duty':>5} {'s':>5}  verdict", flush=True)
     with tempfile.TemporaryDirectory(prefix="tunefarm-aa.") as data:
         os.environ["TUNEFARM_DATA_DIR"] = data
         try:
             for case in arguments.case or CASES:
-                seconds = run_case(tunefarm, case, arguments.pairs, device, out, arguments.options)
+                seconds = run_case(tunefarm, case, arguments.pairs, device, out, options)
                 try:
                     report = json.loads((out / f"{case}.json").read_text())
                 except ValueError:
                     lines = (out / f"{case}.err").read_text().strip().splitlines()
-                    rows.append(f"{case:17} failed: {lines[-1] if lines else 'without a word'}")
+                    print(f"{case:17} failed: {lines[-1] if lines else 'without a word'}", flush=True)
                     bad += 1
                     continue
                 good = report["honest"] and report["median_half_width"] <= HALF_WIDTH_MAX
                 bad += not good
-                rows.append(
+                print(
                     f"{case:17} {report['median_ns'] / 1e3:9.1f} {report['pairs']:5} {report['excluding_one']:7} "
                     f"{report['excluding_one_max']:7} {report['median_half_width']:10.2%} {report['median_ratio'] - 1:+7.2%} "
                     f"{report['drift_range']:7.1%} {report['clock_mhz']:5.0f} {report['power_watts']:5.0f} "
-                    f"{report['discarded_samples']:9} {report.get('duty_cycle', 0):5.2f} {seconds:5.0f}  {'ok' if good else 'NOT OK'}")
+                    f"{report['discarded_samples']:9} {report.get('duty_cycle', 0):5.2f} {seconds:5.0f}  {'ok' if good else 'NOT OK'}", flush=True)
         finally:
             log = pathlib.Path(data) / "log/tunefarmd.log"
             if log.exists():
                 (out / "tunefarmd.log").write_bytes(log.read_bytes())
             subprocess.run([tunefarm, "stop", "--now"], capture_output=True)
-    print(f"\nA/A on {name.strip()}")
-    print(f"{'case':17} {'time us':>9} {'pairs':>5} {'excl. 1':>7} {'allowed':>7} {'half-width':>10} {'bias':>7} {'drift':>7} "
-          f"{'MHz':>5} {'W':>5} {'discarded':>9} {'duty':>5} {'s':>5}  verdict")
-    print("\n".join(rows))
     return 1 if bad else 0
 
 

@@ -63,6 +63,11 @@ def main():
     if phases:
         for name, column in zip(("load", "launch and verify", "measure", "of these the device"), zip(*phases)):
             print(f"{name:20} {statistics.mean(column):8.2f} ms a trial, median {statistics.median(column):.2f}")
+    readings = [float(x) for x in re.findall(r"readings of the conditions took ([\d.]+) ms", log)][-len(ran):]
+    if readings:
+        print(f"{'reading conditions':20} {statistics.mean(readings):8.2f} ms a trial, median {statistics.median(readings):.2f}")
+    measured = [float(t["measurement"]["device_busy_ms"]) for t in ran if t.get("measurement", {}).get("device_busy_ms")]
+    print(f"{'device in measure':20} {statistics.mean(measured):8.2f} ms a trial, median {statistics.median(measured):.2f}")
     run_ms = [float(t["run_ms"]) for t in ran]
     print(f"{'trials':>7} {'cached':>7} {'wall s':>7} {'trials/s':>9} {'run ms':>7} {'device ms':>10} {'busy':>6}")
     print(f"{len(ran):7} {cached:7} {wall_ms / 1e3:7.2f} {len(ran) / wall_ms * 1e3:9.1f} {statistics.mean(run_ms):7.2f} "

@@ -58,7 +58,7 @@ constexpr int kBlocksMax = 64;
 
 // What lives as long as the runner and every trial measures with.
 struct MeasuringTools {
-  const Nvml* nvml = nullptr;  // null: unknown conditions
+  DeviceConditions* conditions = nullptr;
   ByteRange flush;
   EventOverhead* overhead = nullptr;
   DutyCycle* duty_cycle = nullptr;      // of finals of the prepared problem
@@ -367,7 +367,8 @@ class CudaTrial final : public TrialPhases {
       return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
     const v1::MeasurementPolicy& policy = input().policy;
     const double before_ms = stopwatch_.milliseconds();
-    DeviceConditions conditions(measuring_.nvml, tools_.gpu.uuid(), policy.min_clock_share());
+    DeviceConditions& conditions = *measuring_.conditions;
+    conditions.Begin(policy.min_clock_share(), input().keep_samples);
     Sampler::Setup setup;
     setup.problem = problem_;
     on_copies_.clear();
@@ -486,7 +487,8 @@ class CudaRunBackend final : public RunBackend {
         binary_(std::move(binary)),
         harness_(std::move(harness)),
         cublas_(*gpu_, std::move(places)),
-        nvml_(Nvml::Open()) {}
+        nvml_(Nvml::Open()),
+        conditions_(nvml_.get(), gpu_->uuid()) {}
 
   std::string toolchain() const override {
     int version = 0;
@@ -564,7 +566,7 @@ class CudaRunBackend final : public RunBackend {
     RunInput wanted = input;
     if (inputs_took_ > kSecondInputsMax) wanted.second_input_seed = 0;
     Result result = CudaTrial(Tools(), problem_.get(),
-                              {nvml_.get(), flush, &overhead_, &duty_cycle_,
+                              {&conditions_, flush, &overhead_, &duty_cycle_,
                                ran_reference_ ? std::optional(inputs_took_) : std::nullopt},
                               wanted, reporter)
                         .RunAndAccount();
@@ -600,6 +602,7 @@ class CudaRunBackend final : public RunBackend {
   const std::unique_ptr<Harness> harness_;
   Cublas cublas_;
   const std::unique_ptr<Nvml> nvml_;
+  DeviceConditions conditions_;
   Duration inputs_took_{};
   bool ran_reference_ = false;  // for the inputs; else another worker's outputs were taken
   EventOverhead overhead_;

@@ -11,27 +11,47 @@ namespace {
 
 // Between two readings passes this many times what one costs.
 constexpr int kRestPerRead = 20;
+constexpr Duration kRecent = std::chrono::seconds(1);
 
 }  // namespace
 
-DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share)
-    : nvml_(nvml),
-      uuid_(uuid),
-      max_clock_mhz_(nvml == nullptr ? 0 : nvml->MaxClockMhz(uuid)),
-      slow_below_mhz_(std::max(min_clock_share, 0.0) * max_clock_mhz_) {}
+DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid)
+    : nvml_(nvml), uuid_(uuid), max_clock_mhz_(nvml == nullptr ? 0 : nvml->MaxClockMhz(uuid)) {}
 
-void DeviceConditions::Read() {
-  if (nvml_ == nullptr) return;
+void DeviceConditions::Begin(double min_clock_share, bool exact) {
+  slow_below_mhz_ = std::max(min_clock_share, 0.0) * max_clock_mhz_;
+  const bool is_recent = was_read_ && Clock::Real()->Now() - read_at_ < kRecent;
+  if (!is_recent) last_ = {};
+  if (!is_recent || exact) not_before_ = {};
+  power_watts_ = 0;
+  temperature_c_ = 0;
+  reasons_ = reasons_when_slow_ = 0;
+  clocks_mhz_ = 0;
+  clocks_ = reads_ = 0;
+  read_ms_ = 0;
+  is_slow_ = false;
+  if (is_recent) Count(last_);
+}
+
+bool DeviceConditions::Read() {
+  if (nvml_ == nullptr) return false;
   const MonotonicTime start = Clock::Real()->Now();
-  if (reads_ > 0 && start < not_before_) return;
+  if (start < not_before_) return false;
   Nvml::Conditions now;
   const bool known = nvml_->Read(uuid_, &now);
   const MonotonicTime end = Clock::Real()->Now();
   not_before_ = end + (end - start) * kRestPerRead;
   read_ms_ += std::chrono::duration<double, std::milli>(end - start).count();
   ++reads_;
-  if (!known) return;
+  if (!known) return false;
   last_ = now;
+  read_at_ = end;
+  was_read_ = true;
+  Count(now);
+  return true;
+}
+
+void DeviceConditions::Count(const Nvml::Conditions& now) {
   power_watts_ = std::max(power_watts_, now.power_watts);
   temperature_c_ = std::max(temperature_c_, now.temperature_c);
   reasons_ |= now.throttle_reasons;

@@ -15,11 +15,15 @@ namespace tunefarm::cuda {
 
 class DeviceConditions {
  public:
-  // `nvml` null: everything stays unknown. `min_clock_share` as in MeasurementPolicy.
-  DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share);
+  // `nvml` null: everything stays unknown.
+  DeviceConditions(const Nvml* nvml, const std::string& uuid);
 
-  // To be called while a batch runs. Skipped while reading would take more than a twentieth of the time.
-  void Read();
+  // A measurement begins, of which all below speaks. `min_clock_share` as in MeasurementPolicy. What was read less than
+  // a second ago stands until the next reading, which for one that is to be `exact` is due at once.
+  void Begin(double min_clock_share, bool exact);
+  // To be called while a batch runs. Skipped while reading would take more than a twentieth of the time, that of
+  // earlier measurements included. Whether they were read.
+  bool Read();
   // At the last reading that was made; nothing is known: all of it 0.
   const Nvml::Conditions& last() const { return last_; }
   bool is_at_power_limit() const { return Nvml::IsAtPowerLimit(last_.throttle_reasons); }
@@ -34,10 +38,12 @@ class DeviceConditions {
   double read_ms() const { return read_ms_; }  // all of them
 
  private:
+  void Count(const Nvml::Conditions& now);
+
   const Nvml* const nvml_;
   const std::string uuid_;
-  const double max_clock_mhz_;   // 0: unknown
-  const double slow_below_mhz_;  // 0: never slow
+  const double max_clock_mhz_;  // 0: unknown
+  double slow_below_mhz_ = 0;   // 0: never slow
   Nvml::Conditions last_;
   double power_watts_ = 0;
   int temperature_c_ = 0;
@@ -47,7 +53,8 @@ class DeviceConditions {
   bool is_slow_ = false;
   int reads_ = 0;
   double read_ms_ = 0;
-  MonotonicTime not_before_{};
+  MonotonicTime read_at_{}, not_before_{};
+  bool was_read_ = false;  // ever
 };
 
 }  // namespace tunefarm::cuda

@@ -194,14 +194,14 @@ Failure Sampler::TakeBatch(int until_look) {
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Start());
   TUNEFARM_RETURN_IF_FAILED(in_graph() ? graph_->Enqueue() : EnqueueBatch(samples, CU_EVENT_RECORD_DEFAULT));
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Stop());
-  setup_.conditions->Read();
+  const bool was_read = setup_.conditions->Read();
   TUNEFARM_RETURN_IF_FAILED(gpu_.Synchronize(kCrashed));
   const double wall_ns = NanosecondsSince(start);
   if (batch_conditions_.empty()) first_batch_ = start;
   last_batch_end_ = Clock::Real()->Now();
   busy_ns_ += wall_ns;
   batch_conditions_.push_back(setup_.conditions->last());
-  if (setup_.duty_cycle != nullptr) setup_.duty_cycle->Add(wall_ns, setup_.conditions->is_at_power_limit());
+  if (setup_.duty_cycle != nullptr) setup_.duty_cycle->Add(wall_ns, was_read && setup_.conditions->is_at_power_limit());
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Add());
   return ReadBatch(samples, wall_ns);
 }

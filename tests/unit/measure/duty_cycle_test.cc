@@ -17,8 +17,8 @@ TEST(DutyCycle, StepsDownWhileTheLimitIsReachedAndHoldsThen) {
   duty.Add(10e6, true);
   EXPECT_DOUBLE_EQ(duty.share(), 0.8);
   EXPECT_DOUBLE_EQ(duty.rest_ns(), 2.5e6);
-  // 7 blocks of 12.5 ms with their rests: less than a step needs to show.
-  for (int i = 0; i < 7; ++i) duty.Add(10e6, true);
+  // 15 blocks of 12.5 ms with their rests: less than a step needs to show.
+  for (int i = 0; i < 15; ++i) duty.Add(10e6, true);
   EXPECT_DOUBLE_EQ(duty.share(), 0.8);
   duty.Add(10e6, true);
   EXPECT_DOUBLE_EQ(duty.share(), 0.64);
