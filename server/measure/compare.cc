@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -40,6 +41,16 @@ Comparison ComparePaired(std::span<const double> a, std::span<const double> b, c
   comparison.ratio = std::exp(center);
   comparison.ratio_interval = {std::exp(interval->low), std::exp(interval->high), interval->coverage};
   if (interval->coverage > 0) comparison.verdict = Decide(comparison.ratio_interval, options.margin);
+  return comparison;
+}
+
+Comparison CompareFigures(double a, const Interval& a_interval, double b, const Interval& b_interval, double margin) {
+  const auto ratio = [](double of, double to) { return to > 0 ? of / to : std::numeric_limits<double>::infinity(); };
+  Comparison comparison;
+  comparison.ratio = ratio(a, b);
+  comparison.ratio_interval = {ratio(a_interval.low, b_interval.high), ratio(a_interval.high, b_interval.low),
+                               std::min(a_interval.coverage, b_interval.coverage)};
+  comparison.verdict = Decide(comparison.ratio_interval, margin);
   return comparison;
 }
 
