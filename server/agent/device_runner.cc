@@ -491,6 +491,9 @@ void DeviceRunner::StartRun(Turn turn) {
       !unit.assignment.policy().no_second_inputs()) {
     request.second_input_seed = request.input_seed ^ kSecondInputs;
   }
+  // So is their energy, which takes longer still.
+  request.policy.set_measure_energy(unit.interleaved() && last_round && !trial.baseline &&
+                                    request.policy.measure_energy());
   request.keep_samples = unit.interleaved() || trial.baseline;
   const int64_t study_id = unit.assignment.study_id();
   const bool races = !unit.interleaved() && !trial.baseline && !request.policy.no_early_stop();
