@@ -453,6 +453,7 @@ void DeviceRunner::StartRun(Turn turn) {
   request.input_seed = seeds.empty() ? 1 : seeds[0];
   request.baseline = trial.baseline;
   request.keep_samples = trial.baseline;
+  request.policy.set_measure_energy(false);  // finalists once: it takes seconds
   if (unit.interleaved()) AddRound(trial, class_, &unit, &request);
   const int64_t study_id = unit.assignment.study_id();
   const bool races = !unit.interleaved() && !trial.baseline && !request.policy.no_early_stop();

@@ -66,11 +66,13 @@ void AddRound(const TrialWork& trial, const DeviceClass& device_class, UnitWork*
   const size_t round = trial.rounds.size();
   if (!seeds.empty()) request->input_seed = seeds[round % seeds.size()];
   request->keep_samples = true;
-  // Finalists once, in their last round: making other inputs and their reference takes longer than a round.
+  // Finalists once, in their last round: making other inputs and their reference takes longer than a round, and so does
+  // an energy.
   const bool is_last = static_cast<int>(round) + 1 >= unit->assignment.interleaved_rounds();
   if (is_last && !trial.baseline && seeds.size() < 2 && !unit->assignment.policy().no_second_inputs()) {
     request->second_input_seed = request->input_seed ^ kSecondInputs;
   }
+  request->policy.set_measure_energy(is_last && !trial.baseline && unit->assignment.policy().measure_energy());
   if (!HasYardstick(*unit, device_class)) return;
   if (!unit->yardstick.has_value()) ChooseYardstick(unit);
   request->yardstick = unit->yardstick;

@@ -52,6 +52,16 @@ bool MayAnswer(WorkerRole role, Outcome outcome) {
   }
 }
 
+std::string CheckEnergy(const Energy& energy) {
+  for (const double value : {energy.millijoules(), energy.ci_low_millijoules(), energy.ci_high_millijoules(),
+                             energy.batch_seconds(), energy.power_watts(), energy.idle_power_watts()}) {
+    if (!IsSaneTime(value)) return fmt::format("it reported an energy, a power or a time of {}", value);
+  }
+  if (energy.batches() < 0) return "it reported a negative count";
+  if (energy.missing_because().size() > kFrameMessageBytesMax) return "it sent an oversized message";
+  return "";
+}
+
 std::string CheckMeasurement(const Measurement& m) {
   for (const double value :
        {m.median_ns(), m.ci_low_ns(), m.ci_high_ns(), m.min_ns(), m.max_ns(), m.mean_ns(), m.stdev_ns()}) {
@@ -84,6 +94,7 @@ std::string CheckMeasurement(const Measurement& m) {
   if (!(m.duty_cycle() >= 0 && m.duty_cycle() <= 1))
     return fmt::format("it reported a duty cycle of {}", m.duty_cycle());
   if (m.discard_reason().size() > kReasonBytesMax) return "it sent an oversized reason";
+  if (std::string wrong = CheckEnergy(m.energy()); !wrong.empty()) return wrong;
   if (!StopReason_IsValid(m.stop_reason()) || !TimingMethod_IsValid(m.method())) return "it sent an unknown enumerator";
   return "";
 }

@@ -4,9 +4,12 @@
 #include <chrono>
 #include <utility>
 
+#include "server/measure/energy.h"
+
 namespace tunefarm {
 
-int DeadlineOf(tunefarm::v1::Phase phase, WorkerRole role, const PhaseDeadlines& deadlines, int budget_ms) {
+int DeadlineOf(tunefarm::v1::Phase phase, WorkerRole role, const PhaseDeadlines& deadlines,
+               const tunefarm::v1::MeasurementPolicy& policy) {
   switch (phase) {
     case tunefarm::v1::PHASE_COMPILE:
       return deadlines.compile_ms;
@@ -18,7 +21,8 @@ int DeadlineOf(tunefarm::v1::Phase phase, WorkerRole role, const PhaseDeadlines&
     case tunefarm::v1::PHASE_MEASURE:
       // Warm-up and sampling may each spend the budget, and each ends with the launch that it is in: one of them, and
       // the fewest samples there can be.
-      return 2 * budget_ms + deadlines.measure_grace_ms + 4 * deadlines.first_launch_ms;
+      return 2 * policy.time_budget_ms() + deadlines.measure_grace_ms + 4 * deadlines.first_launch_ms +
+             (policy.measure_energy() ? kEnergyMsMax : 0);
     default:
       break;
   }

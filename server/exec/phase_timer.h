@@ -12,13 +12,15 @@
 #include "server/exec/evaluator.h"
 #include "server/exec/event_loop.h"
 #include "server/exec/outcome_table.h"
+#include "tunefarm/v1/measurement.pb.h"
 #include "tunefarm/v1/trial.pb.h"
 
 namespace tunefarm {
 
-// Milliseconds that a phase of an evaluation may take. PHASE_UNSPECIFIED: before the first announcement. `budget_ms` is
-// the policy's time budget.
-int DeadlineOf(tunefarm::v1::Phase phase, WorkerRole role, const PhaseDeadlines& deadlines, int budget_ms);
+// Milliseconds that a phase of an evaluation may take. PHASE_UNSPECIFIED: before the first announcement. `policy`: that
+// of the evaluation, whose time budget and measuring of energy count.
+int DeadlineOf(tunefarm::v1::Phase phase, WorkerRole role, const PhaseDeadlines& deadlines,
+               const tunefarm::v1::MeasurementPolicy& policy);
 
 class PhaseTimer {
  public:

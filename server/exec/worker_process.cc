@@ -222,7 +222,7 @@ void WorkerProcess::SendEvaluate() {
 }
 
 void WorkerProcess::StartPhase(tunefarm::v1::Phase phase) {
-  timer_.Start(DeadlineOf(phase, options_.role, options_.deadlines, task_->evaluate.policy().time_budget_ms()));
+  timer_.Start(DeadlineOf(phase, options_.role, options_.deadlines, task_->evaluate.policy()));
 }
 
 void WorkerProcess::FinishTask(WorkerTaskEnd end, bool stays) {

@@ -12,6 +12,10 @@
 //    interval lies below 1 - kPromotionMargin). Only those finalists go on; without an incumbent all do.
 // 2. Of them the one with the smallest median is kept, unless others are faster than it: then the one of those with the
 //    smallest ratio.
+//
+// By energy, or by its product with the time, the same rule decides, but energy is measured in one round only: the
+// ratio of two finalists is that of their figures, and its interval reaches from the smallest to the largest ratio that
+// both intervals allow, so that it lies below 1 where they are disjoint. Where a finalist has no energy, time decides.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "tunefarm/v1/job.pb.h"
 #include "tunefarm/v1/measurement.pb.h"
 #include "tunefarm/v1/trial.pb.h"
 
@@ -60,6 +65,9 @@ class Leaderboard {
 // Whether the trial says how long its config takes.
 bool HasTime(const tunefarm::v1::Trial& trial);
 
+// Whether a final may go by energy: the objective needs it.
+bool NeedsEnergy(tunefarm::v1::Objective objective);
+
 // Whether the trial's time is hard to believe: less than half of the roofline's floor with cold caches. Half, since
 // peaks are nominal and definitions count roughly. `floor_ns`: 0 unknown.
 bool IsImplausible(const tunefarm::v1::Trial& trial, double floor_ns);
@@ -81,6 +89,10 @@ struct FinalDecision {
   // Of the winner's time to the incumbent's (kRefresh: of the smallest ratio that was seen) or, without one, to that of
   // the smallest median, with its 95 % interval; 0 where nobody is OK.
   double ratio = 0, ratio_low = 0, ratio_high = 0;
+  // By what was decided: TIME where a finalist has no energy. Ratios are of this.
+  tunefarm::v1::Objective objective = tunefarm::v1::OBJECTIVE_TIME;
+  // The first finalist without an energy, which kept the final from going by it; null: none did.
+  const FinalTrial* without_energy = nullptr;
 };
 
 // Whether the final says anything about the config: a time or a failure of its own. Lost, too noisy and absent say
@@ -89,6 +101,15 @@ bool WasJudged(const std::vector<FinalTrial>& trials, const std::string& config)
 
 // Rests on the incumbent having been judged. `incumbent`: its canonical text, empty if there is none or it cannot take
 // part. `rounds`: of the final; the samples of each trial are as many from every round, in the order of the rounds.
-FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent, int rounds);
+FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent, int rounds,
+                     tunefarm::v1::Objective objective = tunefarm::v1::OBJECTIVE_TIME);
+
+// How the winner compares with the smallest median of the final in what decided, where that is another's; else nothing.
+// For decisions by energy without an incumbent.
+struct AgainstFastest {
+  const FinalTrial* fastest = nullptr;  // null: the winner is it
+  double ratio = 0, ratio_low = 0, ratio_high = 0;
+};
+AgainstFastest CompareWithFastest(const std::vector<FinalTrial>& trials, const FinalDecision& decision);
 
 }  // namespace tunefarm

@@ -310,7 +310,8 @@ std::optional<Proposer::Question> Study::Prepare(const std::string& stop_because
 absl::StatusOr<StudyStep> Study::Next(const std::string& stop_because, const Proposer::Answer* answer,
                                       const BestConfig* incumbent) {
   StudyStep step;
-  if (context_.spec.no_promotion()) incumbent = nullptr;
+  // What became the best by its time defends nothing against energies.
+  if (context_.spec.no_promotion() || NeedsEnergy(context_.spec.objective())) incumbent = nullptr;
   drafts_.clear();
   if (state_ == StudyState::kEnded) return step;
   step.drive.study_id = context_.row.study_id;

@@ -26,9 +26,20 @@ bool OnlyMeasures(const StudyContext& context) {
   return trials > 0 && !tries_all && trials <= std::max<int64_t>(1, context.spec.starting_configs_size());
 }
 
+const char* ObjectiveText(tunefarm::v1::Objective objective) {
+  return objective == tunefarm::v1::OBJECTIVE_ENERGY_DELAY ? "energy times time" : "energy";
+}
+
 // The decision in one sentence; empty where the smallest time won and nothing was the best before. `was_compared`: the
 // incumbent has a time in the final.
-std::string WhyKept(const FinalDecision& decision, bool was_compared) {
+std::string WhyKept(const FinalDecision& decision, const AgainstFastest& against, bool was_compared) {
+  const int64_t ordinal = decision.winner->trial.ordinal();
+  if (NeedsEnergy(decision.objective)) {
+    if (against.fastest == nullptr) return {};
+    return fmt::format("trial {} needs {:.3f} of the {} of the fastest, trial {} (95 % interval {:.3f} to {:.3f})",
+                       ordinal, against.ratio, ObjectiveText(decision.objective), against.fastest->trial.ordinal(),
+                       against.ratio_low, against.ratio_high);
+  }
   const std::string ratio = fmt::format("{:.3f} of its time (95 % interval {:.3f} to {:.3f})", decision.ratio,
                                         decision.ratio_low, decision.ratio_high);
   if (decision.kind == FinalDecision::Kind::kRefresh) {
@@ -36,10 +47,16 @@ std::string WhyKept(const FinalDecision& decision, bool was_compared) {
     return fmt::format("the best stays: the fastest finalist needs {}, and it takes {:.2f} to replace it", ratio,
                        1 - kPromotionMargin);
   }
-  const int64_t ordinal = decision.winner->trial.ordinal();
   if (was_compared) return fmt::format("trial {} beats the best: round by round it needs {}", ordinal, ratio);
   if (decision.ratio >= 1) return {};
   return fmt::format("trial {} is kept: another has a smaller median, but round by round it needs {}", ordinal, ratio);
+}
+
+// The final of a job whose objective needs energies, where a finalist has none.
+std::string WhyNotByEnergy(const FinalTrial& without, tunefarm::v1::Objective objective) {
+  const std::string& because = without.trial.measurement().energy().missing_because();
+  return fmt::format("time decided instead of {}: trial {} has no energy{}{}", ObjectiveText(objective),
+                     without.trial.ordinal(), because.empty() ? "" : ", ", because);
 }
 
 }  // namespace
@@ -167,7 +184,8 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   if (!unit.trials.empty()) TieFinals(unit.trials.begin()->second.device_uuid(), step);
   DoubtFinalists(&trials, step);
   const auto defender = IncumbentConfig(incumbent);
-  const FinalDecision decision = Decide(trials, defender.value_or(""), policy_.final_rounds());
+  const tunefarm::v1::Objective objective = context_.spec.objective();
+  const FinalDecision decision = Decide(trials, defender.value_or(""), policy_.final_rounds(), objective);
   if (decision.kind == FinalDecision::Kind::kNone) {
     if (finals_ < kFinalsMax) {
       ASSIGN_OR_RETURN(const bool added, AddFinals(incumbent, {}, step));
@@ -197,7 +215,11 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   const bool was_compared = defender.has_value() && std::any_of(trials.begin(), trials.end(), [&](const auto& other) {
                               return other.config == *defender && HasTime(other.trial);
                             });
-  if (std::string kept = WhyKept(decision, was_compared); !kept.empty()) {
+  std::string kept = WhyKept(decision, CompareWithFastest(trials, decision), was_compared);
+  if (decision.without_energy != nullptr) {
+    kept = WhyNotByEnergy(*decision.without_energy, objective) + (kept.empty() ? "" : "; ") + kept;
+  }
+  if (!kept.empty()) {
     step->messages.push_back(kept);
     summary_.set_kept_because(std::move(kept));
   }
@@ -223,12 +245,16 @@ absl::Status Study::Conclude(const Unit& unit, const BestConfig* incumbent, Stud
   }
   incumbent_ = promotion.winner;
   DropSamples(incumbent_->mutable_measurement());
-  const bool is_filed = !context_.spec.no_promotion() && (context_.spec.promote_given() || !OnlyMeasures(context_));
+  const bool is_search = context_.spec.promote_given() || !OnlyMeasures(context_);
+  const bool is_filed = !context_.spec.no_promotion() && !NeedsEnergy(objective) && is_search;
   if (is_filed) step->promotion = std::move(promotion);
   End(step);
-  if (!is_filed && !context_.spec.no_promotion()) {
-    NoteNotPromoted("the job measured given configs only, which is no search; with --promote they are filed", step);
-  }
+  if (is_filed || context_.spec.no_promotion()) return absl::OkStatus();
+  NoteNotPromoted(
+      NeedsEnergy(objective)
+          ? fmt::format("the job's objective is {}; only winners by time are filed", ObjectiveText(objective))
+          : "the job measured given configs only, which is no search; with --promote they are filed",
+      step);
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/jobs/finals.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
 #include "server/measure/roofline.h"
@@ -66,6 +67,7 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
       {"policy.min_samples", policy.min_samples(), 0, 4096, "POLICY_INVALID"},
       {"policy.max_samples", policy.max_samples(), 0, 4096, "POLICY_INVALID"},
       {"policy.time_budget_ms", policy.time_budget_ms(), 0, 60'000, "POLICY_INVALID"},
+      {"objective", job.objective(), 0, tunefarm::v1::OBJECTIVE_ENERGY_DELAY, "JOB_INVALID"},
       {"policy.finalists", policy.finalists(), 0, 32, "POLICY_INVALID"},
       {"policy.final_rounds", policy.final_rounds(), 0, 64, "POLICY_INVALID"},
       {"policy.first_look_samples", policy.first_look_samples(), 0, 4096, "POLICY_INVALID"},
@@ -144,6 +146,7 @@ tunefarm::v1::Job ClientFields(const tunefarm::v1::Job& job) {
   own.set_no_promotion(job.no_promotion());
   own.set_promote_given(job.promote_given());
   own.set_no_memory(job.no_memory());
+  own.set_objective(job.objective());
   *own.mutable_starting_configs() = job.starting_configs();
   return own;
 }
@@ -194,11 +197,25 @@ absl::Status CheckSampling(const Space& space, const tunefarm::v1::SpaceSize& si
   return WithReason(InvalidArgument("{} has no valid config: {}", problem_key, space.ExplainEmpty()), "SPACE_EMPTY");
 }
 
+absl::Status CheckEnergy(const KernelPlan& plan, const tunefarm::v1::Job& job, const SelectedDevice& device) {
+  if (!NeedsEnergy(job.objective()) && !job.policy().measure_energy()) return absl::OkStatus();
+  const bool is_python = plan.kernel().language() == tunefarm::v1::LANGUAGE_PYTHON;
+  if (device.device_class.kind == DeviceKind::kCuda && !is_python) return absl::OkStatus();
+  return WithReason(
+      InvalidArgument("the job needs the energy of {}, which is measured only of kernels in CUDA C++ and Triton on "
+                      "NVIDIA GPUs; {}",
+                      plan.display_name(),
+                      is_python ? std::string("this one is in Python")
+                                : fmt::format("{} is no such device", device.device_class.display_name)),
+      "OBJECTIVE_UNSUPPORTED");
+}
+
 absl::StatusOr<CheckedProblem> CheckProblem(const KernelPlan& plan, const tunefarm::v1::Problem& problem,
                                             const tunefarm::v1::Job& job, const SelectedDevice& device, int number,
                                             const WorkLimit* limit, int problems_left) {
   ASSIGN_OR_RETURN(const ResolvedProblem resolved, plan.ResolveProblem(problem));
   RETURN_IF_ERROR(plan.CheckProblem(resolved, device.device_class));
+  RETURN_IF_ERROR(CheckEnergy(plan, job, device));
   ASSIGN_OR_RETURN(const int64_t footprint,
                    plan.FootprintBytes(resolved, plan.DefaultConfig(resolved), device.device_class));
   if (device.memory_bytes > 0 && footprint > device.memory_bytes) {
@@ -261,6 +278,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   }
   const KernelPlan& plan = *submission.plan;
   submission.spec = ClientFields(job);
+  if (NeedsEnergy(job.objective())) submission.spec.mutable_policy()->set_measure_energy(true);
   submission.spec.set_kernel(KernelName(plan.kernel_id()));
   submission.spec.set_kernel_name(plan.display_name());
   ASSIGN_OR_RETURN(const std::vector<SelectedDevice> selected, devices.Select(job.device_selector(), plan));

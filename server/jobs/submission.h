@@ -40,8 +40,8 @@ struct Submission {
 // work on all spaces of the request together.
 //
 // Cancelled, ResourceExhausted (WORK_LIMIT), InvalidArgument (JOB_INVALID, BUDGET_INVALID, POLICY_INVALID,
-// PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE), NotFound (KERNEL_NOT_FOUND), and the errors of the
-// definition and of DeviceDirectory::Select.
+// OBJECTIVE_UNSUPPORTED, PROBLEM_COUNT, SPACE_EMPTY, STRATEGY_INVALID, PROBLEM_TOO_LARGE), NotFound (KERNEL_NOT_FOUND),
+// and the errors of the definition and of DeviceDirectory::Select.
 absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
                                            const std::optional<tunefarm::v1::Kernel>& definition,
                                            KernelRegistry* kernels, const DeviceDirectory& devices,

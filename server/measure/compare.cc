@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -66,6 +67,16 @@ Comparison CompareMeasurements(const tunefarm::v1::Measurement& a, const tunefar
   const bool by_neighbours =
       HasNeighbours(a) && HasNeighbours(b) && std::min(a.sample_ns_size(), b.sample_ns_size()) >= rounds;
   return ComparePaired(RoundsOf(a, by_neighbours, rounds), RoundsOf(b, by_neighbours, rounds), options);
+}
+
+Comparison CompareFigures(double a, const Interval& a_interval, double b, const Interval& b_interval, double margin) {
+  const auto ratio = [](double of, double to) { return to > 0 ? of / to : std::numeric_limits<double>::infinity(); };
+  Comparison comparison;
+  comparison.ratio = ratio(a, b);
+  comparison.ratio_interval = {ratio(a_interval.low, b_interval.high), ratio(a_interval.high, b_interval.low),
+                               std::min(a_interval.coverage, b_interval.coverage)};
+  comparison.verdict = Decide(comparison.ratio_interval, margin);
+  return comparison;
 }
 
 std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds) {

@@ -40,6 +40,12 @@ struct Comparison {
 // normal. Only the first min(a.size(), b.size()) rounds count, at most 256; one round gives a ratio and kNoDecision.
 Comparison ComparePaired(std::span<const double> a, std::span<const double> b, const CompareOptions& options = {});
 
+// From one positive figure of each with its interval. The interval of the ratio reaches from the smallest to the
+// largest that both allow, so that a is only below b where the intervals are disjoint: wider than need be, and never
+// too narrow.
+Comparison CompareFigures(double a, const Interval& a_interval, double b, const Interval& b_interval,
+                          double margin = 0);
+
 // The medians of `rounds` consecutive stretches of equal length; what is left over at the end does not count. Empty if
 // there are fewer samples than rounds.
 std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds);

@@ -24,6 +24,7 @@ std::string MeasuredScope(std::string_view program_digest, std::string_view prob
   how.clear_final_rounds();
   how.clear_no_second_inputs();
   how.clear_no_reuse();
+  how.clear_measure_energy();  // of finalists alone, whose trials are not taken over
   std::string scope = "tunefarm measurement v3\n";
   for (const std::string_view part : {program_digest, problem_key, class_id, toolkit, driver}) AddPart(&scope, part);
   AddPart(&scope, how.SerializeAsString());

@@ -123,6 +123,21 @@ class Measuring(unittest.TestCase):
             self.assertIn("7 samples", done.stdout)
             self.assertIn("steady clock, warm caches", done.stdout)
 
+    def test_energy_is_refused_where_it_is_not_measured(self):
+        with Farm("--share-host") as farm:
+            farm.start()
+            for command in (("tune", "--objective", "energy"), ("submit", "--objective", "energy_delay"),
+                            ("submit", "--measure", "measure_energy=true")):
+                done = farm.cli(command[0], "vector_add_host", *command[1:], check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("the job needs the energy of vector_add_host, which is measured only of kernels in CUDA C++ "
+                              "and Triton on NVIDIA GPUs; ", done.stderr)
+                self.assertIn(" is no such device", done.stderr)
+            self.assertEqual(farm.json("jobs", "list").get("jobs", []), [])
+            self.assertEqual(farm.cli("tune", "vector_add_host", "--objective", "power", check=False).returncode, 2)
+            done = farm.json("submit", "vector_add_host", "--dim", "N=4096", "--max-trials", "2", "--objective", "time")
+            self.assertEqual(done["objective"], "OBJECTIVE_TIME")
+
     def test_the_same_config_twice(self):
         with Farm("--share-host") as farm:
             farm.start()

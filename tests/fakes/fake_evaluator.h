@@ -13,6 +13,7 @@
 #include "server/base/executor.h"
 #include "server/base/mutex.h"
 #include "server/exec/evaluator.h"
+#include "server/measure/energy.h"
 
 namespace tunefarm {
 
@@ -26,6 +27,7 @@ class FakeEvaluator : public Evaluator {
     tunefarm::v1::Outcome run = tunefarm::v1::OUTCOME_OK;
     double median_ns = 1000;
     bool cold_cache = false, self_judged = false;  // of the measurement
+    double millijoules = 0;                        // where energy is asked for; 0: the device has no counter
     Duration compile_time = std::chrono::milliseconds(20);
     Duration run_time = std::chrono::milliseconds(10);
     std::string message;
@@ -54,6 +56,7 @@ class FakeEvaluator : public Evaluator {
     double race_limit_ns = 0;
     size_t data_files = 0;
     std::string yardstick;
+    bool measures_energy = false;
   };
 
   explicit FakeEvaluator(Executor* executor, int compile_slots = 2)
@@ -116,7 +119,7 @@ class FakeEvaluator : public Evaluator {
                                request.device_uuid, yardstick});
     runs_.push_back({config, request.problem->key, request.input_seed, request.reference_artifact != nullptr,
                      request.artifact != nullptr, request.device_uuid, request.race_limit_ns, request.data_files.size(),
-                     yardstick});
+                     yardstick, request.policy.measure_energy()});
     ++running_;
     most_running_ = std::max(most_running_, running_);
     overlapped_ = overlapped_ || compiling_ > 0;
@@ -135,6 +138,13 @@ class FakeEvaluator : public Evaluator {
       measurement.set_cold_cache(script.cold_cache);
       measurement.set_self_judged(script.self_judged);
       measurement.set_converged(true);
+      if (request.policy.measure_energy()) {
+        auto& energy = *measurement.mutable_energy();
+        energy.set_millijoules(script.millijoules);
+        energy.set_ci_low_millijoules(script.millijoules * 0.99);
+        energy.set_ci_high_millijoules(script.millijoules * 1.01);
+        if (script.millijoules == 0) energy.set_missing_because(kNoEnergyCounter);
+      }
       for (int i = -2; request.keep_samples && i <= 2; ++i) {
         measurement.add_sample_ns(static_cast<float>(script.median_ns * (1 + 0.0005 * i)));
         if (!yardstick.empty()) measurement.add_yardstick_ns(1000);

@@ -214,6 +214,15 @@ v1::Job JobNumbered(int number) {
     study->mutable_best()->set_ordinal(best.ordinal());
     if (number == 24) study->set_kept_because("the best stays: round by round no finalist was faster");
   }
+  if (number == 28) {
+    job.set_objective(v1::OBJECTIVE_ENERGY);
+    const v1::Trial best = TrialsOf(number)[9];
+    *study->mutable_best()->mutable_config() = best.config();
+    *study->mutable_best()->mutable_measurement() = best.measurement();
+    study->mutable_best()->set_ordinal(best.ordinal());
+    study->set_kept_because("trial 9 needs 0.733 of the energy of the fastest, trial 7 (95 % interval 0.725 to 0.742)");
+    study->set_not_promoted_because("the job's objective is energy; only winners by time are filed");
+  }
   if (number == 26) {
     job.set_state(v1::JOB_STATE_CANCELLED);
     study->clear_best();
@@ -269,6 +278,23 @@ std::vector<v1::Trial> TrialsOf(int number) {
   if (number == 24 || number == 25) {
     trials.push_back(trial(9, "FINALIST", "OK", 8192, 4, 41300));
     trials.push_back(trial(10, "FINALIST", "OK", 4096, 8, 41400));
+  }
+  if (number == 28) {
+    trials.push_back(trial(9, "FINALIST", "OK", 4096, 8, 47000));
+    trials.push_back(trial(10, "FINALIST", "OK", 4096, 4, 48000));
+    trials.push_back(trial(11, "FINALIST", "OK", 1024, 4, 52000));
+    const double millijoules[] = {20.5, 18.2, 15.03, 19};
+    for (size_t i = 0; i < std::size(millijoules); ++i) {
+      v1::Energy* const energy = trials[7 + i].mutable_measurement()->mutable_energy();
+      energy->set_millijoules(millijoules[i]);
+      energy->set_ci_low_millijoules(0.995 * millijoules[i]);
+      energy->set_ci_high_millijoules(1.005 * millijoules[i]);
+      energy->set_batches(3);
+      energy->set_batch_seconds(2.03);
+      energy->set_power_watts(500 + 10.0 * static_cast<double>(i));
+      energy->set_idle_power_watts(78.4);
+    }
+    trials.back().mutable_measurement()->mutable_energy()->set_missing_because("the device has no energy counter");
   }
   return trials;
 }

@@ -5,6 +5,7 @@
 //        20 failed                      21 its watch blocks          22 its first watch breaks off
 // A definition with the display name "faulty" becomes job 19, the label "endless" makes job 21, all others job 17.
 //        27 of grouped_gemm_forward, for exports (fake_bests.h, as is what ListBestConfigs answers)
+//        28 its objective is energy
 // A stored kernel is called like that, too; "gone" is not stored, "gpu-9" is no device, and N=7 has no valid config.
 // LookupConfig answers by the value of the dim N: the number of the Match; on the device "pinned" with a pinned best.
 // Batches find 64 and 128 of their first column. The bests of the kernel "annotated" are a pinned and a plain one. The

@@ -53,7 +53,9 @@ TEST(TuneTest, SendsWhatTheCommandLineSays) {
            "--label",
            "x",
            "--strategy-option",
-           "a=b"});
+           "a=b",
+           "--objective",
+           "energy_delay"});
   const v1::CreateJobRequest request = cli.daemon()->last_create_job();
   EXPECT_EQ(request.kernel_definition().display_name(), "scale_host");
   EXPECT_FALSE(request.kernel_definition().sources(0).content().empty());
@@ -67,6 +69,7 @@ TEST(TuneTest, SendsWhatTheCommandLineSays) {
   EXPECT_EQ(request.job().budget().max_trials(), 9);
   EXPECT_EQ(request.job().policy().preset(), v1::MEASUREMENT_PRESET_FAST);
   EXPECT_EQ(request.job().label(), "x");
+  EXPECT_EQ(request.job().objective(), v1::OBJECTIVE_ENERGY_DELAY);
   EXPECT_EQ(request.request_id().size(), 36u);
 }
 
@@ -201,6 +204,16 @@ TEST(ResultsTest, Formats) {
   cli.ExpectMatches("results");
 }
 
+TEST(ResultsTest, Energies) {
+  CommandLine cli;
+  cli.Record({"results", "28"});
+  cli.Record({"results", "28", "--all", "--output", "csv"});
+  cli.Record({"export", "t4", "28", "--finals"});
+  cli.Comment("The energies of finalists beside the times of the search.");
+  cli.Record({"export", "t4", "28"});
+  cli.ExpectMatches("results_energies");
+}
+
 TEST(ResultsTest, Analysis) {
   CommandLine cli;
   cli.Record({"results", "23", "--analyze"});
@@ -234,6 +247,7 @@ TEST(ResultsTest, Plots) {
   ExpectEqualsFile("plot_of_a_search.svg", plot({"results", "23"}));
   ExpectEqualsFile("plot_of_two_studies.svg", plot({"results", "18"}));
   ExpectEqualsFile("plot_without_a_time.svg", plot({"results", "19"}));
+  ExpectEqualsFile("plot_with_energies.svg", plot({"results", "28"}));
   EXPECT_EQ(plot({"results", "23"}), plot({"results", "23", "--quiet"})) << "the same data, the same bytes";
   EXPECT_NE(cli.Run({"results", "23", "--plot", "/nowhere/plot.svg"}).code, 0);
 }

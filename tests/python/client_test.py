@@ -301,6 +301,9 @@ class Rest(WithDaemon):
                 (lambda: self.client.submit("noop_host", dims={"Q": 1}), tunefarm.InvalidArgumentError, "UNKNOWN_DIM"),
                 (lambda: self.client.submit("noop_host", device="H999"), tunefarm.NotFoundError, "DEVICE_NOT_FOUND"),
                 (lambda: self.client.submit("noop_host", strategy="luck"), tunefarm.InvalidArgumentError, "STRATEGY_INVALID"),
+                (lambda: self.client.submit("noop_host", objective="energy"), tunefarm.InvalidArgumentError,
+                 "OBJECTIVE_UNSUPPORTED"),
+                (lambda: self.client.submit("noop_host", objective="power"), tunefarm.InvalidArgumentError, None),
                 (lambda: next(self.client.watch(4711)), tunefarm.NotFoundError, "JOB_NOT_FOUND"),
                 (lambda: self.client.trial("jobs/1"), tunefarm.TunefarmError, None),
         ):

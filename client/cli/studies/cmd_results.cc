@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "client/cli/commands.h"
 #include "client/cli/help_format.h"
 #include "client/cli/options/seed_option.h"
+#include "client/cli/studies/energy_table.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/report.h"
 #include "client/cli/studies/study_plot.h"
@@ -92,6 +94,13 @@ absl::Status LookClosely(Session* session, const ResultsOptions& options) {
     NoteLeftOut(study, coverage, *session);
     if (!options.plot.empty()) {
       ASSIGN_OR_RETURN(charts.emplace_back(), FetchStudyChart(connection, job, study));
+      v1::ListTrialsRequest list;
+      list.set_parent(study.name());
+      list.set_purpose(v1::TRIAL_PURPOSE_FINALIST);
+      ASSIGN_OR_RETURN(const std::vector<v1::Trial> finalists, FetchTrials(session, list, kStudyTrialsMax));
+      if (std::optional<Chart> energies = EnergyChart(charts.back().title, finalists)) {
+        charts.push_back(*std::move(energies));
+      }
     }
     if (options.analyze) {
       v1::AnalyzeStudyRequest request;
@@ -127,9 +136,11 @@ void AddResults(CLI::App* app, Session* session) {
   auto* const all =
       results->add_flag("--all", options->report.all, "Every trial with its outcome, in the order of the search.");
   results
-      ->add_option("--plot", options->plot,
-                   "Draw every trial and the best so far into this file, as SVG: against evaluations and against time, "
-                   "with the default config, the baseline and the roofline floor. Each study has its own panels.")
+      ->add_option(
+          "--plot", options->plot,
+          "Draw every trial and the best so far into this file, as SVG: against evaluations and against time, "
+          "with the default config, the baseline and the roofline floor, and finalists' time against their energy "
+          "where that was measured. Each study has its own panels.")
       ->type_name("FILE")
       ->excludes(all)
       ->excludes(rows);

@@ -19,6 +19,7 @@
 #include "client/cli/options/seed_option.h"
 #include "client/cli/options/starting_configs.h"
 #include "client/cli/space_text.h"
+#include "client/cli/studies/energy_table.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/recorded_source.h"
 #include "client/cli/studies/report.h"
@@ -40,6 +41,7 @@ struct SubmitOptions {
   std::string strategy;
   std::vector<std::string> strategy_options;
   uint64_t seed = 0;
+  std::string objective;  // empty: time
   BudgetOptions budget;
   MeasureOptions measure;
   int priority = 0;
@@ -94,6 +96,13 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
   AddListOption(command, "--strategy-option", &options->strategy_options,
                 "An option of the strategy, as tunefarm help strategies lists them. May be repeated.");
   command->add_option("--seed", options->seed, "Seed of the strategy (default 1).")->check(CheckSeed);
+  command
+      ->add_option("--objective", options->objective,
+                   "What the final decides by (default: time). The search goes by time in any case. Energy is measured "
+                   "of finalists on NVIDIA GPUs, which takes about 16 s for each; only winners by time become the best "
+                   "config.")
+      ->type_name("time|energy|energy_delay")
+      ->check(CLI::IsMember({"time", "energy", "energy_delay"}));
   options->budget.AddTo(command);
   command->add_option("--priority", options->priority, "Higher runs first, from -100 to 100.")
       ->check(CLI::Range(-100, 100));
@@ -123,6 +132,12 @@ void AddSearchOptions(CLI::App* command, SubmitOptions* options) {
                     "Keep the winner as the best config also where --max-trials leaves no room for a search.");
 }
 
+v1::Objective ObjectiveOf(const SubmitOptions& options) {
+  if (options.objective == "energy") return v1::OBJECTIVE_ENERGY;
+  if (options.objective == "energy_delay") return v1::OBJECTIVE_ENERGY_DELAY;
+  return options.objective.empty() ? v1::OBJECTIVE_UNSPECIFIED : v1::OBJECTIVE_TIME;
+}
+
 // All but the problems, the kernel and what is tried first.
 absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* request) {
   v1::Job* job = request->mutable_job();
@@ -134,6 +149,7 @@ absl::Status FillRequest(const SubmitOptions& options, v1::CreateJobRequest* req
     if (equals == std::string::npos) return InvalidArgument("--strategy-option {}: write NAME=VALUE", option);
     (*job->mutable_strategy()->mutable_options())[option.substr(0, equals)] = option.substr(equals + 1);
   }
+  job->set_objective(ObjectiveOf(options));
   ASSIGN_OR_RETURN(*job->mutable_budget(), MakeBudget(options.budget));
   ASSIGN_OR_RETURN(*job->mutable_policy(), MakePolicy(options.measure));
   job->set_priority(options.priority);
@@ -339,7 +355,7 @@ absl::StatusOr<ExitCode> Tune(Session* session, const SubmitOptions& options) {
   ASSIGN_OR_RETURN(const ExitCode code, FollowToEnd(session, job, &ended));
   if (code != kExitOk && code != kExitNoValidConfig) return code;
   RETURN_IF_ERROR(PrintResults(session, job.name(), {.rows = options.rows}));
-  if (code == kExitOk) {
+  if (code == kExitOk && !NeedsEnergy(ended.objective())) {
     // With files of the command line it is a definition of its own.
     const std::string kernel = !options.data.empty()                           ? ended.kernel()
                                : options.kernel.find('/') == std::string::npos ? options.kernel

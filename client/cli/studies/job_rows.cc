@@ -51,6 +51,16 @@ std::string TimestampOf(int64_t wall_ms) {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, wall_ms % 1000);
 }
 
+// Of a finalist; nothing where it was not measured.
+void AddEnergy(const v1::Energy& energy, T4Row* row) {
+  if (energy.millijoules() <= 0) return;
+  row->measurements.push_back({"energy", energy.millijoules(), "mJ"});
+  row->measurements.push_back({"energy_ci_low", energy.ci_low_millijoules(), "mJ"});
+  row->measurements.push_back({"energy_ci_high", energy.ci_high_millijoules(), "mJ"});
+  row->measurements.push_back({"power", energy.power_watts(), "W"});
+  row->measurements.push_back({"idle_power", energy.idle_power_watts(), "W"});
+}
+
 absl::StatusOr<T4Row> RowOf(const v1::Trial& trial) {
   T4Row row;
   row.timestamp = TimestampOf(trial.ended_at_ms());
@@ -76,6 +86,7 @@ absl::StatusOr<T4Row> RowOf(const v1::Trial& trial) {
                         {"samples", static_cast<double>(measured.samples()), ""}};
     if (measured.clock_mhz() > 0)
       row.measurements.push_back({"clock", static_cast<double>(measured.clock_mhz()), "MHz"});
+    AddEnergy(measured.energy(), &row);
   }
   if (trial.has_resources() && trial.resources().registers() > 0) {
     row.measurements.push_back({"registers", static_cast<double>(trial.resources().registers()), ""});
@@ -107,12 +118,20 @@ absl::StatusOr<JobRows> FetchJobRows(Session* session, const std::string& job_te
   ASSIGN_OR_RETURN(const v1::Study study, ChooseStudy(job.job(), number));
   v1::ListTrialsRequest list;
   list.set_parent(study.name());
-  // One row for a config: its final where it had one and that is asked for, else its search.
+  // One row for a config: its final where it had one and that is asked for, else its search with the energy of its
+  // final, which nothing else measures.
   std::vector<T4Row> rows;
   std::map<std::string, size_t> row_of;
   RETURN_IF_ERROR(ForEachTrial(session, list, [&](v1::Trial* trial) -> absl::StatusOr<bool> {
     const bool is_final = trial->purpose() == v1::TRIAL_PURPOSE_FINALIST;
-    if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE || (is_final && !finals)) return true;
+    if (trial->purpose() == v1::TRIAL_PURPOSE_BASELINE) return true;
+    if (is_final && !finals) {
+      if (trial->outcome() != v1::OUTCOME_OK || trial->measurement().energy().millijoules() <= 0) return true;
+      ASSIGN_OR_RETURN(const Config config, ConfigOf(trial->config()));
+      const auto searched = row_of.find(config.ToText());
+      if (searched != row_of.end()) AddEnergy(trial->measurement().energy(), &rows[searched->second]);
+      return true;
+    }
     if (trial->outcome() == v1::OUTCOME_UNSPECIFIED || trial->outcome() == v1::OUTCOME_LOST) return true;
     ASSIGN_OR_RETURN(T4Row row, RowOf(*trial));
     const auto [at, is_new] = row_of.emplace(row.config.ToText(), rows.size());

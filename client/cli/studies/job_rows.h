@@ -19,7 +19,8 @@ struct JobRows {
 };
 
 // Of study `number` (from 1; 0: the only one). With `finals`, finalists have the times of the final instead of the
-// search's. InvalidArgument, with a list, where the job has several studies and none is named.
+// search's; energies are of the final in any case. InvalidArgument, with a list, where the job has several studies and
+// none is named.
 absl::StatusOr<JobRows> FetchJobRows(Session* session, const std::string& job, int number, bool finals);
 
 }  // namespace tunefarm::cli

@@ -9,6 +9,7 @@
 #include "client/cli/bests/best_rows.h"
 #include "client/cli/options/measure_options.h"
 #include "client/cli/options/problem_options.h"
+#include "client/cli/studies/energy_table.h"
 #include "client/cli/studies/failure_table.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/memory_text.h"
@@ -133,7 +134,8 @@ std::string FinalText(const v1::Study& study, const std::vector<v1::Trial>& tria
   return text + (IsMarked(study, ranked) ? "* " : "") + study.kept_because() + "\n";
 }
 
-std::string StudyText(const Session& session, const v1::Study& study, const std::vector<v1::Trial>& trials, int rows) {
+std::string StudyText(const Session& session, const v1::Study& study, v1::Objective objective,
+                      const std::vector<v1::Trial>& trials, int rows) {
   std::string text = fmt::format("\n{}  on  {}\n", Visible(study.problem().key()), Visible(study.device_class_name()));
   const std::vector<v1::Trial> ranked = Ranked(study, trials);
   if (ranked.empty()) {
@@ -146,6 +148,8 @@ std::string StudyText(const Session& session, const v1::Study& study, const std:
     }
   }
   text += FinalText(study, trials, ranked);
+  if (!ranked.empty() && ranked[0].purpose() == v1::TRIAL_PURPOSE_FINALIST)
+    text += EnergyText(session, study, objective, ranked);
   if (!ranked.empty() && ranked[0].measurement().self_judged()) {
     text += "self-judged: the kernel's own process took these times, and nothing outside of it checked them\n";
   }
@@ -188,30 +192,40 @@ std::string PurposeText(v1::TrialPurpose purpose) {
 }
 
 Table TrialTable(const std::vector<v1::Trial>& trials) {
-  Table table({{"study", false},
-               {"ordinal", true},
-               {"purpose", false},
-               {"outcome", false},
-               {"median_ns", true},
-               {"ci_low_ns", true},
-               {"ci_high_ns", true},
-               {"samples", true},
-               {"stop", false},
-               {"conditions", false},
-               {"device_busy_ms", true},
-               {"registers", true},
-               {"spill_bytes", true},
-               {"config", false},
-               {"message", false}});
+  Table table({{"study", false},           {"ordinal", true},           {"purpose", false},
+               {"outcome", false},         {"median_ns", true},         {"ci_low_ns", true},
+               {"ci_high_ns", true},       {"samples", true},           {"stop", false},
+               {"conditions", false},      {"device_busy_ms", true},    {"energy_mj", true},
+               {"energy_ci_low_mj", true}, {"energy_ci_high_mj", true}, {"energy_power_watts", true},
+               {"idle_power_watts", true}, {"registers", true},         {"spill_bytes", true},
+               {"config", false},          {"message", false}});
   for (const v1::Trial& trial : trials) {
     const v1::Measurement& m = trial.measurement();
     const auto number = [&](double value) { return m.median_ns() > 0 ? fmt::format("{:.1f}", value) : std::string(); };
-    table.AddRow({StudyNumber(trial.name()), std::to_string(trial.ordinal()), PurposeText(trial.purpose()),
-                  OutcomeText(trial.outcome()), number(m.median_ns()), number(m.ci_low_ns()), number(m.ci_high_ns()),
-                  std::to_string(m.samples()), m.median_ns() > 0 ? StopText(m) : "", ConditionsText(m),
+    const v1::Energy& energy = m.energy();
+    const auto of_energy = [&](double value) {
+      return energy.millijoules() > 0 ? fmt::format("{:.6g}", value) : std::string();
+    };
+    table.AddRow({StudyNumber(trial.name()),
+                  std::to_string(trial.ordinal()),
+                  PurposeText(trial.purpose()),
+                  OutcomeText(trial.outcome()),
+                  number(m.median_ns()),
+                  number(m.ci_low_ns()),
+                  number(m.ci_high_ns()),
+                  std::to_string(m.samples()),
+                  m.median_ns() > 0 ? StopText(m) : "",
+                  ConditionsText(m),
                   trial.device_busy_ms() > 0 ? fmt::format("{:.2f}", trial.device_busy_ms()) : "",
-                  std::to_string(trial.resources().registers()), std::to_string(trial.resources().spill_bytes()),
-                  ConfigText(trial.config()), trial.message()});
+                  of_energy(energy.millijoules()),
+                  of_energy(energy.ci_low_millijoules()),
+                  of_energy(energy.ci_high_millijoules()),
+                  of_energy(energy.power_watts()),
+                  of_energy(energy.idle_power_watts()),
+                  std::to_string(trial.resources().registers()),
+                  std::to_string(trial.resources().spill_bytes()),
+                  ConfigText(trial.config()),
+                  trial.message()});
   }
   return table;
 }
@@ -345,7 +359,7 @@ absl::Status PrintResults(Session* session, const std::string& job_name, const R
     }
   }
   for (const v1::Study& study : job.job().studies())
-    text += StudyText(*session, study, by_study[study.name()], options.rows);
+    text += StudyText(*session, study, job.job().objective(), by_study[study.name()], options.rows);
   text += FailuresText(*session, trials);
   session->Print(text);
   return absl::OkStatus();

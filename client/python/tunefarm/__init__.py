@@ -21,8 +21,9 @@ from tunefarm.errors import (AbortedError, DeadlineExceededError, FailedPrecondi
                              InvalidArgumentError, JobCancelledError, JobFailedError, LaunchError, NotFoundError,
                              PermissionDeniedError, ResourceExhaustedError, TunefarmError, UnavailableError)
 from tunefarm.model import (Answer, BatchAnswer, BatchConfigs, BestConfig, Device, DeviceClass, DeviceKind, DeviceState,
-                            Dim, Job, JobEvent, JobState, Kernel, Language, Match, Measurement, Outcome, Parameter,
-                            Problem, Progress, ResourceUse, ServerInfo, Study, StudyState, Trial, TrialPurpose)
+                            Dim, Energy, Job, JobEvent, JobState, Kernel, Language, Match, Measurement, Outcome,
+                            Parameter, Problem, Progress, ResourceUse, ServerInfo, Study, StudyState, Trial,
+                            TrialPurpose)
 
 if TYPE_CHECKING:
     from tunefarm._plot import plot
@@ -36,7 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AbortedError", "Answer", "BatchAnswer", "BatchConfigs", "BestConfig", "Client", "DeadlineExceededError", "Device",
-    "DeviceClass", "DeviceKind", "DeviceState", "Dim", "FailedPreconditionError", "InternalError",
+    "DeviceClass", "DeviceKind", "DeviceState", "Dim", "Energy", "FailedPreconditionError", "InternalError",
     "InvalidArgumentError", "Job", "JobCancelledError", "JobEvent", "JobFailedError", "JobState", "Kernel", "Language",
     "LaunchError", "Match", "Measurement", "NotFoundError", "Outcome", "Parameter", "PermissionDeniedError", "Problem",
     "Progress", "ResourceExhaustedError", "ResourceUse", "Results", "Run", "ServerInfo", "Study", "StudyState", "Trial",

@@ -97,6 +97,15 @@ def policy(preset: str, knobs: Optional[Mapping[str, Any]]) -> Any:
     return made
 
 
+def objective(name: str) -> int:
+    """0, which is time, for "" and None."""
+    values = job_pb2.Objective.DESCRIPTOR.values_by_name
+    known = values.get(f"OBJECTIVE_{str(name or 'unspecified').upper()}")
+    if known is None:
+        raise InvalidArgumentError(f"objective={name!r}: write time, energy or energy_delay")
+    return int(known.number)
+
+
 def strategy(name: str, options: Optional[Mapping[str, Any]], seed: int) -> Any:
     texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (options or {}).items()}
     return message(job_pb2.Strategy, strategy_name=name, seed=seed, options=texts)

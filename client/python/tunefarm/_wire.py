@@ -66,7 +66,8 @@ def measurement(message: Any) -> model.Measurement:
         model.Measurement, message,
         stop_reason=_word(measurement_pb2.StopReason, message.stop_reason, "STOP_REASON_"),
         method=_word(measurement_pb2.TimingMethod, message.method, "TIMING_METHOD_"),
-        sample_ns=tuple(message.sample_ns))
+        sample_ns=tuple(message.sample_ns),
+        energy=_plain(model.Energy, message.energy) if message.HasField("energy") else None)
 
 
 def _measurement_of(message: Any) -> Optional[model.Measurement]:

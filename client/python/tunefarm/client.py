@@ -196,7 +196,7 @@ class Client:
                retry_poisoned: bool = False, required_isolation: str = "", label: str = "", no_promotion: bool = False,
                promote_given: bool = False, no_memory: bool = False, inputs: Optional[Mapping[str, Any]] = None,
                expected: Optional[Mapping[str, Any]] = None, request_id: Optional[str] = None, progress: bool = False,
-               timeout: Optional[float] = None) -> model.Job:
+               timeout: Optional[float] = None, objective: str = "time") -> model.Job:
         """Queues a job and returns it as stored; it goes on whatever becomes of this process.
 
         `kernel`: a definition file, a folder with one, the name of a built-in or a stored kernel. `dims` maps
@@ -209,6 +209,9 @@ class Client:
 
         The winner of the final becomes the kernel's best config. Not with `no_promotion=True`, nor where `max_trials` is
         1, which is no search: with `promote_given=True` also then.
+
+        `objective`: what the final decides by: "time", "energy" or "energy_delay", their product. The search goes by
+        time in any case. Energy is measured of finalists on NVIDIA GPUs, and only winners by time become best configs.
 
         `inputs` fills buffers of the kernel with data of your own: {"x": array, "rows": "rows.npy"} maps their names to
         arrays or files (see upload_array and upload_file), which are uploaded first; data that differ make another
@@ -226,7 +229,7 @@ class Client:
                 stop_within_floor=stop_within_floor, max_trials_without_gain=patience),
             policy=_requests.policy(policy, measure), priority=priority, retry_poisoned=retry_poisoned,
             required_isolation=required_isolation, label=label, no_promotion=no_promotion,
-            promote_given=promote_given, no_memory=no_memory)
+            promote_given=promote_given, no_memory=no_memory, objective=_requests.objective(objective))
         own_id = request_id or str(uuid.uuid4())
 
         def describe() -> Tuple[str, Any]:

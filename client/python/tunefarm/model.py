@@ -175,6 +175,21 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Energy:
+    """What one launch sequence costs by the device's energy counter, with its 95 % interval; of finalists alone.
+    `missing_because`: why there is no figure, which is then 0."""
+
+    millijoules: float
+    ci_low_millijoules: float
+    ci_high_millijoules: float
+    batches: int
+    batch_seconds: float
+    power_watts: float
+    idle_power_watts: float
+    missing_because: str
+
+
+@dataclass(frozen=True)
 class Measurement:
     """How long a config takes: the median and its 95 % interval, and how that was found out."""
 
@@ -194,6 +209,7 @@ class Measurement:
     throttled: bool
     contended: bool
     sample_ns: Tuple[float, ...] = field(repr=False, default=())
+    energy: Optional[Energy] = None
 
     def __repr__(self) -> str:
         return angle("Measurement", duration_text(self.median_ns),

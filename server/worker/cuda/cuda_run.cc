@@ -18,6 +18,7 @@
 #include "server/worker/cuda/cuda_problem.h"
 #include "server/worker/cuda/device_conditions.h"
 #include "server/worker/cuda/device_stopwatch.h"
+#include "server/worker/cuda/energy_meter.h"
 #include "server/worker/cuda/input_copies.h"
 #include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/sampler.h"
@@ -353,6 +354,37 @@ class CudaTrial final : public TrialPhases {
       ++launches;
     }
     return Load(input().input_seed);
+  }
+
+  // Launches are repeated as samples are taken: on as many copies of the inputs, after the same work.
+  Failure MeasureEnergy() override {
+    std::vector<LaunchSequence*> rotation;
+    on_copies_.clear();
+    copies_ = std::make_unique<InputCopies>(tools_);
+    TUNEFARM_RETURN_IF_FAILED(Rotation(&rotation));
+    const bool flushes =
+        !input().policy.warm_cache() && !(copies_->count() > 1 && copies_->Outgrow(tools_.gpu.l2_bytes()));
+    const bool poisons = flushes && copies_->count() == 1 && problem_->has_poisonable_outputs();
+    EnergyMeter::Work work;
+    work.copies = static_cast<int>(rotation.size());
+    if (flushes || problem_->has_restores()) {
+      work.before = [&]() -> Failure {
+        if (problem_->has_restores()) TUNEFARM_RETURN_IF_FAILED(problem_->Restore());
+        if (poisons) TUNEFARM_RETURN_IF_FAILED(problem_->PoisonOutputs());
+        if (!flushes) return {};
+        const Driver& driver = tools_.gpu.driver();
+        return driver.Check(
+            driver.cuMemsetD8Async(measuring_.flush.data, 0, measuring_.flush.bytes, tools_.gpu.stream()),
+            "The cache could not be flushed");
+      };
+    }
+    work.launch = [&, next = size_t{0}]() mutable { return rotation[next++ % rotation.size()]->Enqueue(); };
+    EnergyMeter meter(tools_.gpu, measuring_.nvml, std::move(work));
+    TUNEFARM_RETURN_IF_FAILED(
+        stopwatch_.Time([&] { return meter.Measure(result().mutable_measurement()->mutable_energy()); }));
+    TUNEFARM_RETURN_IF_FAILED(FindDamage());
+    if (!meter.has_launched() || !poisons || !problem_->is_repeatable()) return {};
+    return CheckLastSample(PoisonPattern::kSecond);
   }
 
   // Its measurement takes the place of the one before.

@@ -19,6 +19,7 @@ struct Nvml::Functions {
   int (*graphics_processes)(void*, unsigned int*, void*) = nullptr;
   int (*power)(void*, unsigned int*) = nullptr;
   int (*temperature)(void*, int, unsigned int*) = nullptr;
+  int (*energy)(void*, unsigned long long*) = nullptr;
 };
 
 namespace {
@@ -69,6 +70,7 @@ std::unique_ptr<Nvml> Nvml::Open() {
   }
   (void)Resolve(library, "nvmlDeviceGetPowerUsage", &found.power);
   (void)Resolve(library, "nvmlDeviceGetTemperature", &found.temperature);
+  (void)Resolve(library, "nvmlDeviceGetTotalEnergyConsumption", &found.energy);
   if (found.init() != 0) return nullptr;
   std::unique_ptr<Nvml> nvml(new Nvml);
   *nvml->functions_ = found;
@@ -140,6 +142,14 @@ int Nvml::ProcessCount(const std::string& uuid) const {
     count += static_cast<int>(found);
   }
   return count;
+}
+
+bool Nvml::EnergyMillijoules(const std::string& uuid, uint64_t* millijoules) const {
+  void* const handle = Handle(uuid);
+  unsigned long long value = 0;
+  if (handle == nullptr || functions_->energy == nullptr || functions_->energy(handle, &value) != 0) return false;
+  *millijoules = value;
+  return true;
 }
 
 }  // namespace tunefarm::cuda

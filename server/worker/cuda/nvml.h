@@ -1,9 +1,10 @@
-// NVML, opened at run time, for what the driver API does not tell: clocks, throttling, the driver's version. Optional:
-// without it everything reads as unknown.
+// NVML, opened at run time, for what the driver API does not tell: clocks, throttling, energy, the driver's version.
+// Optional: without it everything reads as unknown.
 //
 // One thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -38,6 +39,10 @@ class Nvml {
   // Processes that have the device open, this one among them; -1: unknown. Names cannot be had across the namespaces of
   // processes, so that only their number tells.
   int ProcessCount(const std::string& uuid) const;
+
+  // What the device has used since its driver was loaded. It changes every 20 to 100 ms. False: the device has no such
+  // counter, as before Volta and where it is partitioned (MIG).
+  bool EnergyMillijoules(const std::string& uuid, uint64_t* millijoules) const;
 
  private:
   struct Functions;

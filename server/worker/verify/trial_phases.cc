@@ -46,10 +46,14 @@ Failure TrialPhases::RunPhases() {
   if (!failure) failure = FindDamage();
   result_.set_measure_ms(MillisecondsSince(measure_start));
   if (failure) return failure;
-  const MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
+  MonotonicTime verify_start = BeginPhase(v1::PHASE_VERIFY);
   failure = VerifyAgain();
   if (!failure) failure = CallWitnesses();
-  if (!failure) failure = VerifyOnSecondInputs();
+  result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
+  if (!failure) failure = CallEnergyMeter();
+  if (failure) return failure;
+  verify_start = Clock::Real()->Now();
+  failure = VerifyOnSecondInputs();
   result_.set_verify_ms(result_.verify_ms() + MillisecondsSince(verify_start));
   if (!failure) result_.set_phase(v1::PHASE_MEASURE);
   return failure;
@@ -89,6 +93,15 @@ bool TrialPhases::IsWitnessed() const {
 Failure TrialPhases::CallWitnesses() {
   if (result_.outcome() != v1::OUTCOME_OK || !result_.has_measurement() || !IsWitnessed()) return {};
   return Witness();
+}
+
+Failure TrialPhases::CallEnergyMeter() {
+  if (!input_.policy.measure_energy() || input_.baseline || !result_.has_measurement()) return {};
+  const MonotonicTime start = BeginPhase(v1::PHASE_MEASURE);
+  Failure failure = MeasureEnergy();
+  result_.set_measure_ms(result_.measure_ms() + MillisecondsSince(start));
+  if (!failure) BeginPhase(v1::PHASE_VERIFY);
+  return failure;
 }
 
 Failure TrialPhases::VerifyOnSecondInputs() {

@@ -1,6 +1,6 @@
 // The order in which every run worker evaluates a config: load, first launch, verify, measure, look for damage, verify
-// again, witness the time, and verify on a second input set if asked to. What each step does is the backend's; what the
-// result says of phases, times and verdicts is decided here.
+// again, witness the time, and, if asked to, measure the energy and verify on a second input set. What each step does
+// is the backend's; what the result says of phases, times and verdicts is decided here.
 //
 // One thread. Made per evaluation and run once; owns only the result, which grows as the phases pass. The input and the
 // reporter must outlive it. Times in the result are milliseconds of the steady clock.
@@ -50,7 +50,10 @@ class TrialPhases {
   // Whether the measured times can be true (witness.h). Called after the check that follows timing, with the times of
   // an OK trial that may win; a failure takes the measurement from the result.
   virtual Failure Witness() { return {}; }
-  // The same by the first launch on the second input set, which was right.
+  // Adds the energy of a launch sequence to the result's measurement, or why there is none. Where the policy asks for
+  // it, after all checks on the first input set; checks itself what its launches leave.
+  virtual Failure MeasureEnergy() { return {}; }
+  // The same as Witness by the first launch on the second input set, which was right.
   virtual Failure WitnessSecondInputs() { return {}; }
   // What the check after timing found, said so that it is clear that the first check had passed.
   virtual Failure AfterTiming(Failure failure) = 0;
@@ -62,6 +65,7 @@ class TrialPhases {
   Failure VerifyAgain();
   Failure VerifyOnSecondInputs();
   Failure CallWitnesses();
+  Failure CallEnergyMeter();
   // Whether the measured config may win, so that its time is checked.
   bool IsWitnessed() const;
 

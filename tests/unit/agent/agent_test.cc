@@ -206,6 +206,35 @@ TEST_F(AgentTest, InterleavedRoundsHaveTheirOwnOrderAndGoThroughTheInputSets) {
   EXPECT_EQ(control_.reports[0].trials(0).measurement().median_ns(), 1000);
 }
 
+TEST_F(AgentTest, EnergyIsMeasuredOfFinalistsInTheirLastRoundAlone) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    script.millijoules = question.attempt + 1;
+    return script;
+  });
+  Offer(1, 0, 3);
+  Offer(2, 3, 2, 4);
+  Offer(3, 5, 2, 2);
+  for (size_t i : {0u, 1u}) control_.ready[i].mutable_policy()->set_measure_energy(true);
+  auto* const baseline = control_.ready[1].mutable_trials(1);
+  baseline->set_purpose(v1::TRIAL_PURPOSE_BASELINE);
+  baseline->clear_config();
+  agent_->Start();
+  RunFor(std::chrono::seconds(5));
+  std::vector<std::string> measured;
+  for (const auto& run : evaluator_.runs()) {
+    if (run.measures_energy) measured.push_back(run.config);
+  }
+  EXPECT_THAT(measured, testing::ElementsAre("T=4"));
+  for (const auto& report : control_.reports) {
+    for (const auto& trial : report.trials()) {
+      EXPECT_EQ(trial.measurement().has_energy(), trial.ordinal() == 3);
+      // The attempts of the fourth round are the fourth ones.
+      EXPECT_EQ(trial.measurement().energy().millijoules(), trial.ordinal() == 3 ? 4 : 0);
+    }
+  }
+}
+
 // Runs of microseconds wait for the device in the evaluator, but those of a final keep their rounds and their order.
 TEST_F(AgentTest, AFinalOfVeryShortRunsKeepsItsRounds) {
   evaluator_.set_scripter([](const FakeEvaluator::Question&) {

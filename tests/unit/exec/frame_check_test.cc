@@ -54,6 +54,14 @@ TEST(FrameCheck, RefusesEachBadField) {
       [](Result* r) { r->mutable_measurement()->set_input_copies(-1); },
       [](Result* r) { r->mutable_measurement()->set_power_watts(std::numeric_limits<double>::quiet_NaN()); },
       [](Result* r) { r->mutable_measurement()->set_device_busy_ms(-1); },
+      [](Result* r) { r->mutable_measurement()->mutable_energy()->set_millijoules(-1); },
+      [](Result* r) {
+        r->mutable_measurement()->mutable_energy()->set_ci_high_millijoules(std::numeric_limits<double>::infinity());
+      },
+      [](Result* r) { r->mutable_measurement()->mutable_energy()->set_batches(-1); },
+      [](Result* r) {
+        r->mutable_measurement()->mutable_energy()->set_missing_because(std::string(kFrameMessageBytesMax + 1, 'x'));
+      },
       [](Result* r) { r->set_device_busy_ms(std::numeric_limits<double>::infinity()); },
       [](Result* r) { r->mutable_measurement()->add_sample_ns(-1); },
       [](Result* r) {

@@ -149,5 +149,70 @@ TEST(Finals, NobodyWinsWhereNobodyIsOk) {
   EXPECT_EQ(Decide({}, "", 3).kind, Kind::kNone);
 }
 
+// A finalist with a time that is known to 1 % and an energy with this interval to either side.
+FinalTrial WithEnergy(const std::string& config, int64_t ordinal, double ns, double millijoules, double half_width) {
+  FinalTrial trial = Finalist(config, ordinal, std::vector<double>(5, ns));
+  v1::Measurement* const m = trial.trial.mutable_measurement();
+  m->set_ci_low_ns(0.99 * ns);
+  m->set_ci_high_ns(1.01 * ns);
+  m->mutable_energy()->set_millijoules(millijoules);
+  m->mutable_energy()->set_ci_low_millijoules(millijoules - half_width);
+  m->mutable_energy()->set_ci_high_millijoules(millijoules + half_width);
+  return trial;
+}
+
+TEST(Finals, ByEnergyTheLeastIsKeptAndComparedWithTheFastest) {
+  const std::vector<FinalTrial> trials = {WithEnergy("fast", 1, 100, 20, 0.1), WithEnergy("lean", 2, 130, 12, 0.1),
+                                          WithEnergy("wrong", 3, 90, 1, 0.1), WithEnergy("", 4, 10, 1, 0.1)};
+  std::vector<FinalTrial> finalists = trials;
+  finalists[2].trial.set_outcome(v1::OUTCOME_WRONG_RESULT);
+  const FinalDecision decision = Decide(finalists, "", 5, v1::OBJECTIVE_ENERGY);
+  EXPECT_EQ(decision.kind, Kind::kPromote);
+  EXPECT_EQ(decision.winner->config, "lean");
+  EXPECT_EQ(decision.objective, v1::OBJECTIVE_ENERGY);
+  EXPECT_EQ(decision.without_energy, nullptr);
+  const AgainstFastest against = CompareWithFastest(finalists, decision);
+  ASSERT_NE(against.fastest, nullptr);
+  EXPECT_EQ(against.fastest->config, "fast");
+  EXPECT_NEAR(against.ratio, 0.6, 1e-9);
+  EXPECT_NEAR(against.ratio_low, 11.9 / 20.1, 1e-9);
+  EXPECT_NEAR(against.ratio_high, 12.1 / 19.9, 1e-9);
+  const FinalDecision by_time = Decide(finalists, "", 5);
+  EXPECT_EQ(by_time.winner->config, "fast");
+  EXPECT_EQ(CompareWithFastest(finalists, by_time).fastest, nullptr);
+}
+
+TEST(Finals, TheProductOfEnergyAndTimeMayChooseAThird) {
+  const std::vector<FinalTrial> trials = {WithEnergy("fast", 1, 100, 20, 0.1), WithEnergy("between", 2, 110, 15, 0.1),
+                                          WithEnergy("lean", 3, 150, 12, 0.1)};
+  EXPECT_EQ(Decide(trials, "", 5, v1::OBJECTIVE_TIME).winner->config, "fast");
+  EXPECT_EQ(Decide(trials, "", 5, v1::OBJECTIVE_ENERGY).winner->config, "lean");
+  const FinalDecision decision = Decide(trials, "", 5, v1::OBJECTIVE_ENERGY_DELAY);
+  EXPECT_EQ(decision.winner->config, "between");
+  EXPECT_NEAR(CompareWithFastest(trials, decision).ratio, 15 * 110 / (20 * 100.0), 1e-9);
+}
+
+TEST(Finals, WhatHasAnIncumbentIsPromotedByEnergyOnlyIfTheIntervalsAreDisjoint) {
+  const std::vector<FinalTrial> apart = {WithEnergy("new", 2, 100, 9, 0.1), WithEnergy("old", 1, 100, 10, 0.1)};
+  EXPECT_EQ(Decide(apart, "old", 5, v1::OBJECTIVE_ENERGY).kind, Kind::kPromote);
+  const std::vector<FinalTrial> overlapping = {WithEnergy("new", 2, 100, 9, 0.8), WithEnergy("old", 1, 100, 10, 0.5)};
+  const FinalDecision kept = Decide(overlapping, "old", 5, v1::OBJECTIVE_ENERGY);
+  EXPECT_EQ(kept.kind, Kind::kRefresh);
+  EXPECT_NEAR(kept.ratio, 0.9, 1e-9);
+}
+
+TEST(Finals, WithoutTheEnergyOfAFinalistTimeDecides) {
+  std::vector<FinalTrial> trials = {WithEnergy("fast", 1, 100, 20, 0.1), WithEnergy("lean", 2, 130, 12, 0.1)};
+  trials[1].trial.mutable_measurement()->clear_energy();
+  const FinalDecision decision = Decide(trials, "", 5, v1::OBJECTIVE_ENERGY);
+  EXPECT_EQ(decision.winner->config, "fast");
+  EXPECT_EQ(decision.objective, v1::OBJECTIVE_TIME);
+  ASSERT_NE(decision.without_energy, nullptr);
+  EXPECT_EQ(decision.without_energy->config, "lean");
+  // What failed needs none.
+  trials[1].trial.set_outcome(v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(Decide(trials, "", 5, v1::OBJECTIVE_ENERGY).without_energy, nullptr);
+}
+
 }  // namespace
 }  // namespace tunefarm

@@ -165,5 +165,17 @@ TEST(Compare, EqualConfigsAreSeldomToldApart) {
   EXPECT_LT(paired, kRounds * 0.075);  // 4 % exact at 20 rounds
 }
 
+TEST(CompareFigures, OnlyDisjointIntervalsTellThemApart) {
+  const Comparison apart = CompareFigures(9, {8.9, 9.1, 0.95}, 10, {9.8, 10.2, 0.95});
+  EXPECT_NEAR(apart.ratio, 0.9, 1e-9);
+  EXPECT_NEAR(apart.ratio_interval.low, 8.9 / 10.2, 1e-9);
+  EXPECT_NEAR(apart.ratio_interval.high, 9.1 / 9.8, 1e-9);
+  EXPECT_EQ(apart.verdict, SpeedVerdict::kFaster);
+  EXPECT_EQ(CompareFigures(10, {9.8, 10.2, 0.95}, 9, {8.9, 9.1, 0.95}).verdict, SpeedVerdict::kSlower);
+  EXPECT_EQ(CompareFigures(9, {8.9, 9.1, 0.95}, 10, {9.8, 10.2, 0.95}, 0.08).verdict, SpeedVerdict::kNoDecision);
+  EXPECT_EQ(CompareFigures(9, {8, 10, 0.95}, 10, {9.8, 10.2, 0.95}).verdict, SpeedVerdict::kNoDecision);
+  EXPECT_EQ(CompareFigures(9, {8, 10, 0.95}, 10, {0, 20, 0.95}).verdict, SpeedVerdict::kNoDecision) << "may be nothing";
+}
+
 }  // namespace
 }  // namespace tunefarm
