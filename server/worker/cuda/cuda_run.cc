@@ -346,7 +346,8 @@ class CudaTrial final : public TrialPhases {
       return {v1::OUTCOME_INFEASIBLE_LAUNCH, "No step of the launch sequence is timed."};
     const v1::MeasurementPolicy& policy = input().policy;
     const double before_ms = stopwatch_.milliseconds();
-    DeviceConditions conditions(measuring_.nvml, tools_.gpu.uuid(), policy.min_clock_share());
+    DeviceConditions conditions(measuring_.nvml, tools_.gpu.uuid(), policy.min_clock_share(),
+                                policy.locked_clock_mhz());
     Sampler::Setup setup;
     setup.problem = problem_;
     on_copies_.clear();

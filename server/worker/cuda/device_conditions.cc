@@ -9,14 +9,16 @@ namespace {
 // Between two readings passes this many times what one costs.
 constexpr int kRestPerRead = 20;
 
-double SlowBelowMhz(const Nvml* nvml, const std::string& uuid, double min_clock_share) {
-  return nvml == nullptr || min_clock_share <= 0 ? 0 : min_clock_share * nvml->MaxClockMhz(uuid);
+double SlowBelowMhz(const Nvml* nvml, const std::string& uuid, double min_clock_share, int locked_clock_mhz) {
+  if (nvml == nullptr || min_clock_share <= 0) return 0;
+  return min_clock_share * (locked_clock_mhz > 0 ? locked_clock_mhz : nvml->MaxClockMhz(uuid));
 }
 
 }  // namespace
 
-DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share)
-    : nvml_(nvml), uuid_(uuid), slow_below_mhz_(SlowBelowMhz(nvml, uuid, min_clock_share)) {}
+DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share,
+                                   int locked_clock_mhz)
+    : nvml_(nvml), uuid_(uuid), slow_below_mhz_(SlowBelowMhz(nvml, uuid, min_clock_share, locked_clock_mhz)) {}
 
 void DeviceConditions::Read() {
   if (nvml_ == nullptr) return;

@@ -15,8 +15,9 @@ namespace tunefarm::cuda {
 
 class DeviceConditions {
  public:
-  // `nvml` null: everything stays unknown. `min_clock_share` as in MeasurementPolicy.
-  DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share);
+  // `nvml` null: everything stays unknown. `min_clock_share` and `locked_clock_mhz` as in MeasurementPolicy: where the
+  // clock is held, the share is one of that clock.
+  DeviceConditions(const Nvml* nvml, const std::string& uuid, double min_clock_share, int locked_clock_mhz);
 
   // To be called while a batch runs. Skipped while reading would take more than a twentieth of the time.
   void Read();

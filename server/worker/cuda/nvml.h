@@ -1,11 +1,12 @@
 // NVML, opened at run time, for what the driver API does not tell: clocks, throttling, the driver's version. Optional:
-// without it everything reads as unknown.
+// without it everything reads as unknown. It also holds the clock of the multiprocessors (clock_lock.h).
 //
 // One thread.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace tunefarm::cuda {
 
@@ -37,6 +38,12 @@ class Nvml {
   // Processes that have the device open, this one among them; -1: unknown. Names cannot be had across the namespaces of
   // processes, so that only their number tells.
   int ProcessCount(const std::string& uuid) const;
+
+  // Holds the clock of the multiprocessors at `mhz` until ResetClock, also when this process has ended by then. Empty
+  // on success, else NVML's reason: kNoPermission, "not supported", ...
+  std::string LockClock(const std::string& uuid, int mhz) const;
+  std::string ResetClock(const std::string& uuid) const;
+  static constexpr std::string_view kNoPermission = "no permission";
 
  private:
   struct Functions;
