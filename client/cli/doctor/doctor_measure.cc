@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "client/cli/data/upload.h"
 #include "client/cli/doctor/repeatability_findings.h"
 #include "client/cli/doctor/repeatability_report.h"
+#include "client/cli/doctor/repeatability_suite.h"
 #include "client/cli/doctor/twins.h"
 #include "client/cli/options/kernel_argument.h"
 #include "client/cli/studies/job_names.h"
@@ -39,16 +42,16 @@ absl::StatusOr<v1::Kernel> FetchDefinition(Session* session, const std::string& 
   return response.kernel();
 }
 
-absl::StatusOr<std::string> KernelFor(Session* session, const DoctorMeasureOptions& options) {
-  if (!options.kernel.empty()) return options.kernel;
+// Whether what is measured where no kernel is named is for GPUs.
+absl::StatusOr<bool> IsForGpus(Session* session, const DoctorMeasureOptions& options) {
+  if (options.device == "host") return false;
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
                    Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ListDevices,
                                     v1::ListDevicesRequest()));
-  const bool has_gpu = std::any_of(devices.devices().begin(), devices.devices().end(), [](const v1::Device& device) {
+  return std::any_of(devices.devices().begin(), devices.devices().end(), [](const v1::Device& device) {
     return device.state() == v1::DEVICE_STATE_READY && device.device_class().kind() == v1::DEVICE_KIND_CUDA;
   });
-  return std::string(has_gpu && options.device != "host" ? "matmul" : "matmul_host");
 }
 
 absl::StatusOr<v1::CreateJobRequest> MakeRequest(const DoctorMeasureOptions& options, const v1::Kernel& kernel,
@@ -127,6 +130,61 @@ absl::StatusOr<bool> MeasurePairs(Session* session, const DoctorMeasureOptions& 
   return true;
 }
 
+// All pairs of one problem; false when the user left.
+absl::StatusOr<bool> MeasureProblem(Session* session, const DoctorMeasureOptions& options,
+                                    RepeatabilityFindings* findings) {
+  findings->rounds = options.rounds;
+  findings->kernel = options.kernel;
+  std::vector<DescribedFile> files;
+  ASSIGN_OR_RETURN(const v1::Kernel kernel, FetchDefinition(session, findings->kernel, &files));
+  for (int left = options.pairs; left > 0;) {
+    const int pairs = std::min(left, kTwinsMax / 2);
+    ASSIGN_OR_RETURN(const bool done, MeasurePairs(session, options, kernel, files, pairs, findings));
+    if (!done) return false;
+    left -= pairs;
+    session->Note(fmt::format("{} of {} pairs", options.pairs - left, options.pairs));
+  }
+  return true;
+}
+
+absl::StatusOr<ExitCode> MeasureSuite(Session* session, const DoctorMeasureOptions& options, OutputFormat format) {
+  if (!options.problem.dims.empty() || !options.problem.pins.empty()) {
+    return InvalidArgument("--dim and --pin describe a problem of one kernel: name it with --kernel");
+  }
+  ASSIGN_OR_RETURN(const bool on_gpu, IsForGpus(session, options));
+  const std::span<const SuiteProblem> problems = RepeatabilitySuite(on_gpu);
+  const int count = static_cast<int>(problems.size());
+  std::vector<RepeatabilityFindings> suite;
+  std::vector<Comparison> pairs;
+  bool failed = false;
+  for (const SuiteProblem& problem : problems) {
+    DoctorMeasureOptions one = options;
+    one.kernel = problem.kernel;
+    one.problem.dims = problem.dims;
+    one.pairs = (options.pairs + count - 1) / count;
+    RepeatabilityFindings& findings = suite.emplace_back();
+    findings.problem = LabelOf(problem);
+    findings.bound = problem.bound;
+    session->Note(findings.problem);
+    const absl::StatusOr<bool> done = MeasureProblem(session, one, &findings);
+    if (done.ok() && !*done) return kExitInterrupted;
+    if (!done.ok()) {
+      findings.failure = std::string(MessageOf(done.status()));
+      // The device is smaller than the one that the suite was made for.
+      failed = failed || ReasonOf(done.status()) != "PROBLEM_TOO_LARGE";
+    }
+    pairs.insert(pairs.end(), findings.pairs.begin(), findings.pairs.end());
+  }
+  const Repeatability found = JudgeRepeatability(pairs);
+  if (format == OutputFormat::kJson) {
+    session->Print(SuiteJson(suite));
+  } else {
+    session->PrintTable(SuiteTable(suite), format);
+    session->Print(SuiteText(suite, found));
+  }
+  return found.is_honest() && !failed ? kExitOk : kExitFailed;
+}
+
 }  // namespace
 
 void DoctorMeasureOptions::AddTo(CLI::App* command) {
@@ -134,7 +192,9 @@ void DoctorMeasureOptions::AddTo(CLI::App* command) {
       "--repeatability", wanted,
       "The A/A test: measure one config against itself, many times, and say whether the stated intervals hold.");
   command
-      ->add_option("--kernel", kernel, "With --repeatability: the kernel (default: matmul, without a GPU matmul_host).")
+      ->add_option("--kernel", kernel,
+                   "With --repeatability: the kernel (default: several problems from about 5 us to 10 ms, bound by "
+                   "arithmetic or by memory, among which the pairs are divided).")
       ->needs(flag);
   command->add_option("--device", device, "With --repeatability: as for tune.")->type_name("DEVICE")->needs(flag);
   command->add_option("--pairs", pairs, "With --repeatability: how many pairs (default 200).")
@@ -155,18 +215,10 @@ void DoctorMeasureOptions::AddTo(CLI::App* command) {
 
 absl::StatusOr<ExitCode> DoctorMeasure(Session* session, const DoctorMeasureOptions& options) {
   ASSIGN_OR_RETURN(const OutputFormat format, session->format_without_csv());
+  if (options.kernel.empty()) return MeasureSuite(session, options, format);
   RepeatabilityFindings findings;
-  findings.rounds = options.rounds;
-  ASSIGN_OR_RETURN(findings.kernel, KernelFor(session, options));
-  std::vector<DescribedFile> files;
-  ASSIGN_OR_RETURN(const v1::Kernel kernel, FetchDefinition(session, findings.kernel, &files));
-  for (int left = options.pairs; left > 0;) {
-    const int pairs = std::min(left, kTwinsMax / 2);
-    ASSIGN_OR_RETURN(const bool done, MeasurePairs(session, options, kernel, files, pairs, &findings));
-    if (!done) return kExitInterrupted;
-    left -= pairs;
-    session->Note(fmt::format("{} of {} pairs", options.pairs - left, options.pairs));
-  }
+  ASSIGN_OR_RETURN(const bool done, MeasureProblem(session, options, &findings));
+  if (!done) return kExitInterrupted;
   const Repeatability found = JudgeRepeatability(findings.pairs);
   session->Print(format == OutputFormat::kJson ? ReportJson(findings, found) : ReportText(findings, found));
   return found.is_honest() ? kExitOk : kExitFailed;

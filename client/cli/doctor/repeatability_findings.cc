@@ -14,6 +14,7 @@ void NoteConditions(const v1::Measurement& m, RepeatabilityFindings* findings) {
   findings->throttled += m.throttled();
   findings->contended += m.contended();
   if (m.clock_mhz() > 0) findings->clocks.push_back(m.clock_mhz());
+  if (m.duty_cycle() > 0) findings->duty_cycles.push_back(m.duty_cycle());
   findings->power_watts = std::max(findings->power_watts, m.power_watts());
   findings->temperature_c = std::max(findings->temperature_c, m.temperature_c());
   if (!m.throttle_reason().empty()) findings->reasons.insert(m.throttle_reason());

@@ -3,10 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "client/cli/output.h"
 #include "server/base/format.h"
 #include "server/measure/statistics.h"
 
@@ -90,8 +90,13 @@ std::string ReportText(const RepeatabilityFindings& findings, const Repeatabilit
 
 std::string ReportJson(const RepeatabilityFindings& findings, const Repeatability& found) {
   const Drift drift = DriftOf(findings.round_ns);
-  std::string json = fmt::format(
-      "{{\n  \"kernel\": {}, \"device\": {}, \"config\": {}, \"measured\": {},\n  \"pairs\": {}, \"rounds\": {}, "
+  std::string json = "{\n";
+  if (!findings.problem.empty()) {
+    json += fmt::format("  \"problem\": {}, \"bound\": {}, \"failure\": {},\n", JsonString(findings.problem),
+                        JsonString(findings.bound), JsonString(findings.failure));
+  }
+  json += fmt::format(
+      "  \"kernel\": {}, \"device\": {}, \"config\": {}, \"measured\": {},\n  \"pairs\": {}, \"rounds\": {}, "
       "\"failed_pairs\": {},\n  \"excluding_one\": {}, \"excluding_one_max\": {}, \"median_half_width\": {:.6f}, "
       "\"median_ratio\": {:.6f},\n  \"median_ns\": {:.1f}, \"drift_range\": {:.6f}, \"drift_trend\": {:.6f},\n",
       JsonString(findings.kernel), JsonString(findings.device), JsonString(findings.config),
@@ -101,8 +106,9 @@ std::string ReportJson(const RepeatabilityFindings& findings, const Repeatabilit
   const double clock = findings.clocks.empty() ? 0 : Median(findings.clocks);
   json += fmt::format(
       "  \"clock_mhz\": {:.0f}, \"power_watts\": {:.1f}, \"temperature_c\": {}, \"discarded_samples\": {}, "
-      "\"throttled\": {}, \"contended\": {},\n  \"ratios\": [",
-      clock, findings.power_watts, findings.temperature_c, findings.discarded, findings.throttled, findings.contended);
+      "\"throttled\": {}, \"contended\": {}, \"duty_cycle\": {:.4f},\n  \"ratios\": [",
+      clock, findings.power_watts, findings.temperature_c, findings.discarded, findings.throttled, findings.contended,
+      findings.duty_cycles.empty() ? 0 : Median(findings.duty_cycles));
   for (size_t i = 0; i < findings.pairs.size(); ++i) {
     const Comparison& pair = findings.pairs[i];
     json += fmt::format("{}[{:.6f}, {:.6f}, {:.6f}]", i == 0 ? "" : ", ", pair.ratio, pair.ratio_interval.low,
@@ -113,6 +119,73 @@ std::string ReportJson(const RepeatabilityFindings& findings, const Repeatabilit
   std::string separator;
   for (const std::string& line : Advice(findings, found)) json += std::exchange(separator, ", ") + JsonString(line);
   return json + "]\n}\n";
+}
+
+Table SuiteTable(std::span<const RepeatabilityFindings> suite) {
+  Table table({{"PROBLEM"},
+               {"BOUND"},
+               {"TIME", true},
+               {"PAIRS", true},
+               {"EXCLUDED 1", true},
+               {"HALF-WIDTH", true},
+               {"DRIFT", true},
+               {"CLOCK", true},
+               {"POWER", true},
+               {"DISCARDED", true},
+               {"DUTY CYCLE", true},
+               {"VERDICT"}});
+  const auto unless_unknown = [](bool is_known, std::string text) { return is_known ? std::move(text) : "-"; };
+  for (const RepeatabilityFindings& findings : suite) {
+    if (!findings.failure.empty()) {
+      table.AddRow({findings.problem, findings.bound, "-", "0", "-", "-", "-", "-", "-", "-", "-", findings.failure});
+      continue;
+    }
+    const Repeatability found = JudgeRepeatability(findings.pairs);
+    const double clock = findings.clocks.empty() ? 0 : Median(findings.clocks);
+    const double duty_cycle = findings.duty_cycles.empty() ? 0 : Median(findings.duty_cycles);
+    table.AddRow({findings.problem, findings.bound,
+                  unless_unknown(!findings.medians.empty(),
+                                 findings.medians.empty() ? "" : FormatDuration(Median(findings.medians))),
+                  std::to_string(found.pairs), fmt::format("{} (at most {})", found.excluding_one, found.excluding_max),
+                  unless_unknown(found.pairs > 0, fmt::format("±{:.2f} %", found.median_half_width * 100)),
+                  fmt::format("{:.1f} %", DriftOf(findings.round_ns).range * 100),
+                  unless_unknown(clock > 0, fmt::format("{:.0f} MHz", clock)),
+                  unless_unknown(findings.power_watts > 0, fmt::format("{:.0f} W", findings.power_watts)),
+                  std::to_string(findings.discarded),
+                  unless_unknown(duty_cycle > 0, fmt::format("{:.0f} %", duty_cycle * 100)),
+                  found.pairs == 0            ? "nothing measured"
+                  : !found.is_honest()        ? "too narrow"
+                  : findings.failed_pairs > 0 ? "some pairs failed"
+                                              : "ok"});
+  }
+  return table;
+}
+
+std::string SuiteJson(std::span<const RepeatabilityFindings> suite) {
+  std::string json;
+  for (const RepeatabilityFindings& findings : suite) {
+    json += json.empty() ? "[\n" : ",\n";
+    json += ReportJson(findings, JudgeRepeatability(findings.pairs));
+    json.pop_back();  // the line feed
+  }
+  return json + "\n]\n";
+}
+
+std::string SuiteText(std::span<const RepeatabilityFindings> suite, const Repeatability& found) {
+  // Conditions of all of them, for the advice.
+  RepeatabilityFindings all;
+  for (const RepeatabilityFindings& findings : suite) {
+    all.throttled += findings.throttled;
+    all.contended += findings.contended;
+    all.failed_pairs += findings.failed_pairs;
+  }
+  std::string text = fmt::format(
+      "\nexcluded 1    {} of {} stated 95 % intervals of all problems (about 5 % expected, at most {} "
+      "allowed)\n",
+      found.excluding_one, found.pairs, found.excluding_max);
+  text += "verdict       " + Verdict(all, found) + "\n";
+  for (const std::string& line : Advice(all, found)) text += "advice        " + line + "\n";
+  return text;
 }
 
 }  // namespace tunefarm::cli
