@@ -42,6 +42,7 @@ ProcessEvaluatorOptions EvaluatorOptions(const DaemonConfig& config, const std::
   options.deadlines.first_launch_ms = config.launch_timeout_ms;
   options.deadlines.prepare_ms = config.prepare_timeout_ms;
   options.lock_directory = "/tmp";
+  options.clock_directory = config.data_directory + "/clocks";
   options.lock_host = !config.share_host;
   options.yields = config.lookups_first;
   options.standby_runners = config.standby_runners ? ForDevices::kGpus : ForDevices::kNone;

@@ -46,6 +46,9 @@ constexpr bool IsHostBackend(std::string_view backend) {
   return backend == kHostBackend || backend == kPythonHostBackend;
 }
 
+// The role of a worker that holds the clock of a GPU.
+inline constexpr std::string_view kClocksRole = "clocks";
+
 // Exit codes of tunefarm-worker; everything else says nothing. 0: it was asked to end, or its channel closed.
 enum WorkerExitCode : int {
   kWorkerExitOk = 0,

@@ -21,6 +21,7 @@ ProcessEvaluator::ProcessEvaluator(ProcessEvaluatorOptions options)
       loop_("supervisor", options_.clock) {
   // Workers are its children: they inherit it.
   if (options_.yields) loop_.Post(YieldToOthers);
+  loop_.Post([this] { runs_.FreeClocks(); });
 }
 
 ProcessEvaluator::~ProcessEvaluator() {
@@ -30,11 +31,13 @@ ProcessEvaluator::~ProcessEvaluator() {
     compiles_.Shutdown();
     std::vector<WorkerPool*> pools = compiles_.All();
     for (WorkerPool* pool : runs_.All()) pools.push_back(pool);
+    // A clock is freed when nothing measures under it any more.
+    const auto all_ended = [this, &ended] { runs_.ShutdownClocks([&ended] { ended.Notify(); }); };
     auto left = std::make_shared<size_t>(pools.size());
-    if (pools.empty()) ended.Notify();
+    if (pools.empty()) all_ended();
     for (WorkerPool* pool : pools) {
-      pool->Shutdown([left, &ended] {
-        if (--*left == 0) ended.Notify();
+      pool->Shutdown([left, all_ended] {
+        if (--*left == 0) all_ended();
       });
     }
   });

@@ -46,6 +46,9 @@ struct ProcessEvaluatorOptions {
   // One measuring process per GPU on this machine; others are refused. Those that measure on its cores take turns,
   // which begin and end with their work. Empty: no locks.
   std::string lock_directory;
+  // Of markers: which clocks of GPUs are held. Made if missing; empty: none can be held.
+  std::string clock_directory;
+  Duration clock_idle = std::chrono::seconds(5);  // a clock that no run has used for so long is freed
   // Of the farm that this machine is part of; null: of none.
   SharedBinaries* shared_binaries = nullptr;
   bool lock_host = true;  // false: others may measure on the same cores meanwhile

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "server/base/log.h"
@@ -68,10 +70,12 @@ void RunPools::Start(Evaluator::Id id, const std::string& device_uuid, const std
                      std::function<void(RunResult)> done) {
   // Where the worker is an interpreter, the kernel and what judges it share a process; it must not be what says so.
   const bool self_judged = backend.starts_with("python-");
-  task.done = [this, id, self_judged, done = std::move(done)](WorkerTaskEnd end) {
+  task.done = [this, id, self_judged, device_uuid, backend, mhz = task.evaluate.policy().locked_clock_mhz(),
+               done = std::move(done)](WorkerTaskEnd end) {
     runs_.erase(id);
     RunResult result = ToRunResult(std::move(end));
     if (result.measurement.median_ns() > 0) result.measurement.set_self_judged(self_judged);
+    NoteClock(device_uuid, backend, mhz, &result);
     done(std::move(result));
   };
   const absl::StatusOr<WorkerPool*> pool = Pool(device_uuid, backend);
@@ -106,6 +110,90 @@ void RunPools::Release(const std::string& device_uuid) {
 void RunPools::SetHealthBaseline(const std::string& device_uuid, double nanoseconds) {
   for (auto& [key, device] : pools_) {
     if (key.first == device_uuid) device->pool->SetHealthBaseline(nanoseconds);
+  }
+}
+
+// ---- Clocks ----
+
+void RunPools::FreeClocks() {
+  if (options_.clock_directory.empty()) return;
+  std::error_code error;
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.clock_directory, error)) {
+    left.push_back(entry.path().filename().string());
+  }
+  for (const std::string& device_uuid : left) (void)Clock(device_uuid, true);
+}
+
+ClockGuard* RunPools::Clock(const std::string& device_uuid, bool wanted) {
+  if (const auto known = clocks_.find(device_uuid); known != clocks_.end()) return known->second.get();
+  if (!wanted) return nullptr;
+  if (const absl::Status made = MakeDirectories(options_.clock_directory, 0700); !made.ok()) {
+    LogWarn("exec", "{}", MessageOf(made));  // The marker cannot be written, which is a refusal.
+  }
+  ClockGuard::Options clock;
+  clock.worker_binary = options_.worker_binary;
+  clock.device_uuid = device_uuid;
+  clock.marker = fmt::format("{}/{}", options_.clock_directory, device_uuid);
+  clock.idle_after = options_.clock_idle;
+  clock.in_use = [this, device_uuid] { return IsBusy(device_uuid); };
+  clock.changed = [this, device_uuid] { PumpDevice(device_uuid); };
+  return clocks_.emplace(device_uuid, std::make_unique<ClockGuard>(loop_, std::move(clock))).first->second.get();
+}
+
+WorkerPool::DeviceState RunPools::SetClock(Device* device, int mhz, std::string* refusal) {
+  using DeviceState = WorkerPool::DeviceState;
+  if (mhz > 0 && (device->host || options_.clock_directory.empty())) {
+    *refusal = fmt::format("the clock of {} cannot be held at {} MHz: {}; leave out locked_clock_mhz", device->uuid,
+                           mhz, device->host ? "it is no GPU" : "no directory for its marker is configured");
+    return DeviceState::kRefused;
+  }
+  ClockGuard* const clock = device->host ? nullptr : Clock(device->uuid, mhz > 0);
+  if (clock == nullptr) return DeviceState::kReady;
+  switch (clock->Ask(mhz, refusal)) {
+    case ClockGuard::Answer::kReady:
+      device->clock_changes = clock->changes();
+      return DeviceState::kReady;
+    case ClockGuard::Answer::kWait:
+      return DeviceState::kWait;
+    case ClockGuard::Answer::kRefused:
+      break;
+  }
+  return DeviceState::kRefused;
+}
+
+void RunPools::NoteClock(const std::string& device_uuid, const std::string& backend, int mhz, RunResult* result) {
+  result->measurement.clear_locked_clock_mhz();
+  const auto device = pools_.find({device_uuid, backend});
+  if (mhz == 0 || result->measurement.median_ns() <= 0 || device == pools_.end()) return;
+  const ClockGuard* const clock = Clock(device_uuid, false);
+  if (clock != nullptr && clock->changes() == device->second->clock_changes) {
+    return result->measurement.set_locked_clock_mhz(mhz);
+  }
+  result->outcome = tunefarm::v1::OUTCOME_LOST;
+  result->message = fmt::format("the process that held the clock of {} at {} MHz ended meanwhile", device_uuid, mhz);
+  result->measurement.Clear();
+}
+
+bool RunPools::IsBusy(const std::string& device_uuid) const {
+  return std::any_of(pools_.begin(), pools_.end(), [&device_uuid](const auto& entry) {
+    return entry.first.first == device_uuid && entry.second->pool->busy() > 0;
+  });
+}
+
+void RunPools::PumpDevice(const std::string& device_uuid) {
+  for (auto& [key, device] : pools_) {
+    if (key.first == device_uuid) device->pool->Pump();
+  }
+}
+
+void RunPools::ShutdownClocks(std::function<void()> done) {
+  const auto left = std::make_shared<size_t>(clocks_.size());
+  if (clocks_.empty()) return loop_->Post(std::move(done));
+  for (auto& [uuid, clock] : clocks_) {
+    clock->Shutdown([left, done] {
+      if (--*left == 0) done();
+    });
   }
 }
 
@@ -262,8 +350,19 @@ WorkerPool::Options RunPools::OptionsOf(Device* device, const std::string& devic
   if (!host) {
     options.has_device = [this, device, device_uuid] { return Holds(device->first, device_uuid); };
     options.may_begin = [this, device] { return !IsTaken(*device); };
-    options.on_task_ended = [this, device] { PumpOthers(*device); };
+    // The time of a health check is compared with that under a free clock. Where it cannot be freed, tasks say so.
+    options.may_check_health = [this, device] {
+      std::string refusal;
+      return SetClock(device, 0, &refusal) != WorkerPool::DeviceState::kWait;
+    };
+    options.on_task_ended = [this, device] {
+      if (ClockGuard* const clock = Clock(device->uuid, false)) clock->NoteUseEnded();
+      PumpOthers(*device);
+    };
   }
+  options.make_device_ready = [this, device](const WorkerTask& task, std::string* refusal) {
+    return SetClock(device, task.evaluate.policy().locked_clock_mhz(), refusal);
+  };
   if (host) {
     const bool exclusive = options_.exclusive_host_runs;
     options.may_begin = [this, device, exclusive] {

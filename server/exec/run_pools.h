@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "server/base/file.h"
 #include "server/exec/baton.h"
+#include "server/exec/clocks/clock_guard.h"
 #include "server/exec/compile_pools.h"
 #include "server/exec/evaluator.h"
 #include "server/exec/evaluator_stats.h"
@@ -48,9 +49,17 @@ class RunPools {
 
   void SetHealthBaseline(const std::string& device_uuid, double nanoseconds);
 
+  // Frees the clocks that an earlier daemon has left held. Before any run.
+  void FreeClocks();
+  // Once all workers are gone or stuck. `done` is posted when no clock is held, or cannot be freed.
+  void ShutdownClocks(std::function<void()> done);
+
   std::vector<WorkerPool*> All() const;
   // All workers must be gone or stuck.
-  void Clear() { pools_.clear(); }
+  void Clear() {
+    pools_.clear();
+    clocks_.clear();
+  }
   // A host run waits or is under way.
   bool host_wanted() const;
   void PumpHost();
@@ -68,6 +77,7 @@ class RunPools {
     FileLock lock;
     bool waits_for_lock = false;  // until it is tried again
     bool said_so = false;         // that it waits
+    uint64_t clock_changes = 0;   // of its clock, when the task at work began
     Baton baton;
     ExpectedOutputs expected_outputs;
     std::shared_ptr<const SharedMemfd> warm_start;
@@ -83,6 +93,13 @@ class RunPools {
   // Takes a lock of this machine for this process, if no other has it; else tries again by itself, until then false.
   bool Holds(Device* device, const std::string& lock_name);
   void SayWhetherItWaits(Device* device, const std::string& reason);
+  // Null where the device's clock is neither held nor `wanted`.
+  ClockGuard* Clock(const std::string& device_uuid, bool wanted);
+  WorkerPool::DeviceState SetClock(Device* device, int mhz, std::string* refusal);
+  // Writes down at what clock a run has measured; the worker's word for it does not count.
+  void NoteClock(const std::string& device_uuid, const std::string& backend, int mhz, RunResult* result);
+  bool IsBusy(const std::string& device_uuid) const;
+  void PumpDevice(const std::string& device_uuid);
   // The cores, which processes take in turns.
   bool HasHost(Device* device);
   // Nothing is to be measured now: others may.
@@ -95,6 +112,7 @@ class RunPools {
   EvaluatorStats* const stats_;
 
   std::map<Evaluator::Id, std::pair<WorkerPool*, WorkerPool::TaskId>> runs_;
+  std::map<std::string, std::unique_ptr<ClockGuard>> clocks_;                     // by device
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Device>> pools_;  // by device and backend
 };
 

@@ -76,8 +76,10 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(const SubprocessOp
   failed |= posix_spawnattr_setsigmask(&attributes.value, &none);
   failed |= posix_spawnattr_setsigdefault(&attributes.value, &all);
   failed |= posix_spawnattr_setpgroup(&attributes.value, 0);
+  // The leader of a session leads a process group as well.
+  const int group = options.own_session ? POSIX_SPAWN_SETSID : POSIX_SPAWN_SETPGROUP;
   failed |= posix_spawnattr_setflags(&attributes.value,
-                                     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+                                     static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
   if (failed != 0) return ResourceExhausted("no memory to start {}", options.executable);
 
   RETURN_IF_ERROR(Failpoint("exec.spawn.before"));
@@ -102,8 +104,8 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(const SubprocessOp
 
 Subprocess::~Subprocess() {
   if (reaped_) return;
-  Kill();
-  if (!Reap().ok()) LogDebug("exec", "process {} was killed and left to be reaped later", pid_);
+  if (!let_go_) Kill();
+  if (!Reap().ok()) LogDebug("exec", "process {} is left to be reaped later", pid_);
 }
 
 bool Subprocess::ReadOutput() {

@@ -23,6 +23,7 @@ struct SubprocessOptions {
   std::vector<std::string> arguments;    // without argv[0]
   std::vector<std::string> environment;  // "NAME=value", complete: nothing is inherited
   size_t output_bytes_max = 64 << 10;    // of stdout and stderr together
+  bool own_session = false;              // it leads a session too: signals to the daemon's terminal do not reach it
 };
 
 // Not thread-safe.
@@ -33,7 +34,7 @@ class Subprocess {
   // failure (NotFound, PermissionDenied, ...) names the executable. `channel` may be empty.
   static absl::StatusOr<std::unique_ptr<Subprocess>> Start(const SubprocessOptions& options, UniqueFd channel);
 
-  // A child that still runs is killed; it is reaped if it ends at once, else left to init.
+  // A child that still runs is killed unless it was let go; it is reaped if it ends at once, else left to init.
   ~Subprocess();
   Subprocess(const Subprocess&) = delete;
   Subprocess& operator=(const Subprocess&) = delete;
@@ -53,6 +54,9 @@ class Subprocess {
   // SIGKILL to the process and its group. Nothing after it was reaped.
   void Kill();
 
+  // A child that still runs is left to itself by the destructor, and to init by this process's end.
+  void LetGo() { let_go_ = true; }
+
   // Collects the exit status without blocking. Unavailable while it runs; the same status again once reaped.
   absl::StatusOr<ExitStatus> Reap();
   bool reaped() const { return reaped_; }
@@ -66,6 +70,7 @@ class Subprocess {
   UniqueFd output_fd_;
   CapturedOutput output_;
   bool reaped_ = false;
+  bool let_go_ = false;
   ExitStatus status_;
 };
 

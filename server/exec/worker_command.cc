@@ -34,13 +34,17 @@ int DescriptorsNow() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int>(std::min(limit.rlim_cur, kDescriptorsMost)) : 0;
 }
 
+void AddInherited(std::vector<std::string>* environment) {
+  for (const char* name : kInherited) {
+    if (const char* value = std::getenv(name); value != nullptr)
+      environment->push_back(fmt::format("{}={}", name, value));
+  }
+}
+
 std::vector<std::string> WorkerEnvironment(WorkerRole role, const std::string& scratch) {
   std::vector<std::string> environment = {"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=" + scratch, "HOME=" + scratch,
                                           "CUDA_CACHE_DISABLE=1"};
-  for (const char* name : kInherited) {
-    if (const char* value = std::getenv(name); value != nullptr)
-      environment.push_back(fmt::format("{}={}", name, value));
-  }
+  AddInherited(&environment);
   // Where pip installs for the user. HOME itself is the scratch directory, so that nobody writes into the user's.
   if (const char* home = std::getenv("HOME"); home != nullptr)
     environment.push_back(fmt::format("TUNEFARM_USER_HOME={}", home));
@@ -110,6 +114,22 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
     command.arguments.push_back(fmt::format("--uid={}", uid));
   }
   command.arguments.insert(command.arguments.end(), options.extra_arguments.begin(), options.extra_arguments.end());
+  return command;
+}
+
+SubprocessOptions MakeClockCommand(const std::string& worker_binary, const std::string& device_uuid, int mhz,
+                                   const std::string& marker) {
+  SubprocessOptions command;
+  command.executable = worker_binary;
+  command.environment = {"LANG=C.UTF-8", "LC_ALL=C.UTF-8"};
+  AddInherited(&command.environment);
+  command.arguments = {fmt::format("--role={}", kClocksRole),
+                       fmt::format("--backend={}", kCudaBackend),
+                       fmt::format("--channel-fd={}", kWorkerChannelFd),
+                       fmt::format("--device={}", device_uuid),
+                       fmt::format("--clock-mhz={}", mhz),
+                       fmt::format("--clock-marker={}", marker)};
+  command.own_session = true;
   return command;
 }
 

@@ -17,6 +17,16 @@ std::string HowItWasLost(const WorkerEnd& end) {
   return end.cause == WorkerEndCause::kExited ? "ended with " + end.status.ToString() : "failed: " + end.detail;
 }
 
+// The answer to a task that cannot be measured as it wants to be.
+std::function<void()> Refusal(WorkerTask task, std::string message) {
+  return [done = std::move(task.done), message = std::move(message)] {
+    WorkerTaskEnd end;
+    end.verdict = {tunefarm::v1::OUTCOME_LOST, message};
+    end.phase = tunefarm::v1::PHASE_MEASURE;
+    done(std::move(end));
+  };
+}
+
 }  // namespace
 
 WorkerPool::WorkerPool(EventLoop* loop, Options options)
@@ -140,6 +150,16 @@ void WorkerPool::Pump() {
       Slot* slot = PickIdle(place->task);
       if (slot == nullptr) ReplaceForeign(place->task);
       if (slot == nullptr || (alone_ && !IsAlone(*slot))) break;
+      std::string refusal;
+      const DeviceState device =
+          options_.make_device_ready ? options_.make_device_ready(place->task, &refusal) : DeviceState::kReady;
+      if (device == DeviceState::kWait) break;
+      if (device == DeviceState::kRefused) {
+        loop_->Post(Refusal(std::move(place->task), std::move(refusal)));
+        queue_.erase(place);
+        if (options_.on_task_ended) options_.on_task_ended();
+        continue;
+      }
       for (auto before = queue_.begin(); before != place; ++before) ++before->passed_over;
       Waiting next = std::move(*place);
       queue_.erase(place);

@@ -27,6 +27,7 @@ namespace tunefarm {
 class WorkerPool {
  public:
   using TaskId = uint64_t;
+  enum class DeviceState { kReady, kWait, kRefused };
 
   struct Options {
     std::string name;  // "compile-cuda"; for messages
@@ -62,6 +63,12 @@ class WorkerPool {
     // Whether the device is this process's; empty: always. Until then not even a worker is started. The code that
     // changes its answer calls Pump.
     std::function<bool()> has_device;
+    // Brings the device into the state that the task measures in; empty: nothing is to be done. Asked before the task
+    // begins, again after each kWait. kRefused: it cannot be, and *refusal is the task's message.
+    std::function<DeviceState(const WorkerTask& task, std::string* refusal)> make_device_ready;
+    // Whether the device is in the state in which its health is known; empty: always. The code that changes its answer
+    // calls Pump.
+    std::function<bool()> may_check_health;
     // Something may have become possible elsewhere: a task has ended. May be empty.
     std::function<void()> on_task_ended;
     // A worker is ready. May be empty.

@@ -50,6 +50,7 @@ bool WorkerPool::CheckHealthFirst() {
   if (checking_ >= 0 || looking_again_) return true;
   if (!health_.is_due()) return false;
   if ((!quarantine_.empty() && !probing_) || busy() > 0) return true;
+  if (options_.may_check_health && !options_.may_check_health()) return true;
   Slot* picked = nullptr;
   for (Slot& slot : slots_) {
     if (slot.worker == nullptr || !slot.worker->idle() || slot.task != 0) continue;

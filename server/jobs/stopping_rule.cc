@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kShareMax = 10;
 constexpr int kNeverBeganMax = 2;
+// Each of them was tried several times before it was LOST.
+constexpr int kLostAlikeMax = 3;
 
 absl::Status CheckRange(std::string_view field, double value, double max, std::string_view meaning) {
   if (value >= 0 && value <= max) return absl::OkStatus();  // false for NaN
@@ -50,8 +52,21 @@ StoppingRule::StoppingRule(const tunefarm::v1::Budget& budget, double floor_ns)
       floor_ns_(floor_ns),
       patience_(budget.max_trials_without_gain()) {}
 
+void StoppingRule::NoteLoss(const tunefarm::v1::Trial& trial) {
+  const bool is_alike = trial.outcome() == tunefarm::v1::OUTCOME_LOST && trial.phase() == tunefarm::v1::PHASE_MEASURE &&
+                        !trial.message().empty() && (lost_alike_ == 0 || trial.message() == loss_);
+  if (lost_alike_ < 0 || !is_alike) {
+    lost_alike_ = -1;
+    return;
+  }
+  loss_ = trial.message();
+  if (++lost_alike_ == kLostAlikeMax) because_ = fmt::format("the first {} trials could not be measured", lost_alike_);
+}
+
 void StoppingRule::Tell(const tunefarm::v1::Trial& trial) {
-  if (!because_.empty() || trial.outcome() == tunefarm::v1::OUTCOME_LOST) return;
+  if (!because_.empty()) return;
+  NoteLoss(trial);
+  if (trial.outcome() == tunefarm::v1::OUTCOME_LOST) return;
   const bool crashed =
       trial.outcome() == tunefarm::v1::OUTCOME_RUN_CRASH || trial.outcome() == tunefarm::v1::OUTCOME_RUN_TIMEOUT;
   const bool may_be_the_inputs = crashed || trial.outcome() == tunefarm::v1::OUTCOME_INFEASIBLE_LAUNCH;

@@ -17,6 +17,7 @@
 #include "server/jobs/finals.h"
 #include "server/jobs/stopping_rule.h"
 #include "server/jobs/study.h"
+#include "server/measure/policy.h"
 #include "server/measure/roofline.h"
 #include "server/records/resource_names.h"
 #include "server/search/strategy.h"
@@ -83,6 +84,14 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
     }
   }
   RETURN_IF_ERROR(CheckBudget(job.budget()));
+  if (policy.locked_clock_mhz() != 0) {
+    if (policy.locked_clock_mhz() < kLockedClockMhzMin || policy.locked_clock_mhz() > kLockedClockMhzMax) {
+      return WithReason(
+          InvalidArgument("policy.locked_clock_mhz is {}, it must be 0 (the clock is not held) or between {} and {}",
+                          policy.locked_clock_mhz(), kLockedClockMhzMin, kLockedClockMhzMax),
+          "POLICY_INVALID");
+    }
+  }
   if (policy.max_samples() > 0 && policy.min_samples() > policy.max_samples()) {
     return WithReason(InvalidArgument("policy.min_samples is {}, above policy.max_samples, which is {}",
                                       policy.min_samples(), policy.max_samples()),
@@ -180,6 +189,18 @@ void AddWork(const KernelPlan& plan, const ResolvedProblem& problem, const Selec
   study->set_flops(input.flops);
   study->set_bytes(input.bytes);
   study->set_floor_ns(RooflineFloorNs(input));
+}
+
+absl::Status CheckClock(const tunefarm::v1::MeasurementPolicy& policy, const std::vector<SelectedDevice>& devices) {
+  if (policy.locked_clock_mhz() == 0) return absl::OkStatus();
+  for (const SelectedDevice& device : devices) {
+    if (device.device_class.kind == DeviceKind::kCuda) continue;
+    return WithReason(
+        InvalidArgument("policy.locked_clock_mhz is {}, but {} is no CUDA GPU, whose clock could be held: leave it out",
+                        policy.locked_clock_mhz(), device.device_class.display_name),
+        "POLICY_INVALID");
+  }
+  return absl::OkStatus();
 }
 
 // One problem's study, and the size of its space.
@@ -282,6 +303,7 @@ absl::StatusOr<Submission> CheckSubmission(const tunefarm::v1::Job& job,
   submission.spec.set_kernel(KernelName(plan.kernel_id()));
   submission.spec.set_kernel_name(plan.display_name());
   ASSIGN_OR_RETURN(const std::vector<SelectedDevice> selected, devices.Select(job.device_selector(), plan));
+  RETURN_IF_ERROR(CheckClock(job.policy(), selected));
   if (selected.size() * static_cast<size_t>(job.problems_size()) > kStudiesMax) {
     return WithReason(InvalidArgument("{} problems for each of {} device classes are {} studies, at most {} are taken",
                                       job.problems_size(), selected.size(),

@@ -63,6 +63,9 @@ MeasurementPolicy ResolvePolicy(const MeasurementPolicy& policy) {
   resolved.set_finalists(Resolve(policy.finalists(), preset.finalists, 32));
   resolved.set_final_rounds(Resolve(policy.final_rounds(), preset.final_rounds, 64));
   resolved.set_input_copies(Resolve(policy.input_copies(), 1, 16));
+  if (policy.locked_clock_mhz() != 0) {
+    resolved.set_locked_clock_mhz(std::clamp(policy.locked_clock_mhz(), kLockedClockMhzMin, kLockedClockMhzMax));
+  }
   // -1 for "none", so that resolving twice does not bring the preset back.
   const double share = policy.min_clock_share();
   resolved.set_min_clock_share(std::isfinite(share) && share != 0 ? std::clamp(share, -1.0, 1.0) : kMinClockShare);

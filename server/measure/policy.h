@@ -5,6 +5,10 @@
 
 namespace tunefarm {
 
+// What MeasurementPolicy.locked_clock_mhz may be besides 0.
+inline constexpr int kLockedClockMhzMin = 100;
+inline constexpr int kLockedClockMhzMax = 10'000;
+
 // Every 0 replaced by its preset's value (an unknown or unset preset is DEFAULT) and every number brought into the
 // range that measurement.proto documents; min_samples never exceeds max_samples, and whichever of the two is given
 // alone moves the other. Flags stay as they are; an unset method stays unset, since the worker chooses by what it

@@ -18,6 +18,7 @@
 #include "server/exec/captured_output.h"
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
+#include "server/worker/cuda/clock_lock.h"
 #include "server/worker/sandbox/sandbox_limits.h"
 
 namespace tunefarm {
@@ -443,6 +444,11 @@ int WorkerMain(int argc, char** argv, const std::function<WorkerBackends(const W
   }
   // Before the first fork, so that stub and init have it too. EnterSandbox gives the worker itself a limit of its own.
   if (arguments->descriptors > 0) LowerDescriptorLimit(arguments->descriptors);
+  // A sandbox would take away the right to hold a clock; this role runs no code but NVML's and its own.
+  if (arguments->role == kClocksRole) {
+    return cuda::HoldClock({arguments->device_uuid, arguments->clock_mhz, arguments->clock_marker},
+                           UniqueFd(arguments->channel_fd));
+  }
   const SandboxResult sandbox = EnterSandbox(*arguments);
   // The daemon decides when a worker ends; a Ctrl-C that reaches the whole terminal must not.
   signal(SIGINT, SIG_IGN);

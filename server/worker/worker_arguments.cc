@@ -5,6 +5,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/measure/policy.h"
 
 namespace tunefarm {
 namespace {
@@ -53,6 +54,10 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
       parsed.required_isolation = value;
     } else if (name == "--compile-seconds") {
       ASSIGN_OR_RETURN(parsed.compile_seconds, ParseNumber(name, value, 1 << 20));
+    } else if (name == "--clock-mhz") {
+      ASSIGN_OR_RETURN(parsed.clock_mhz, ParseNumber(name, value, kLockedClockMhzMax));
+    } else if (name == "--clock-marker") {
+      parsed.clock_marker = value;
     } else if (name == "--channel-fd") {
       ASSIGN_OR_RETURN(parsed.channel_fd, ParseNumber(name, value, 1023));
     } else if (name == "--parent-pid") {
@@ -65,8 +70,13 @@ absl::StatusOr<WorkerArguments> ParseWorkerArguments(int argc, char** argv) {
       return InvalidArgument("unknown argument {}; tunefarmd starts this program", argument);
     }
   }
-  if (parsed.role != "compile" && parsed.role != "run" && parsed.role != "probe") {
-    return InvalidArgument("--role={} is none of compile, run, probe; tunefarmd starts this program", parsed.role);
+  const bool is_clocks = parsed.role == kClocksRole;
+  if (parsed.role != "compile" && parsed.role != "run" && parsed.role != "probe" && !is_clocks) {
+    return InvalidArgument("--role={} is none of compile, run, probe and clocks; tunefarmd starts this program",
+                           parsed.role);
+  }
+  if (is_clocks && (parsed.device_uuid.empty() || parsed.clock_marker.empty())) {
+    return InvalidArgument("--role=clocks needs --device and --clock-marker; tunefarmd starts this program");
   }
   if (parsed.backend != kCudaBackend && parsed.backend != kHostBackend && !parsed.is_python()) {
     return InvalidArgument("--backend={} is none of cuda, host, python-cuda and python-host", parsed.backend);

@@ -12,7 +12,7 @@
 namespace tunefarm {
 
 struct WorkerArguments {
-  std::string role;     // "compile", "run" or "probe"
+  std::string role;     // "compile", "run", "probe" or "clocks" (server/worker/cuda/clock_lock.h)
   std::string backend;  // as server/exec/frame_limits.h names them
   int channel_fd = -1;
   int parent_pid = 0;
@@ -26,6 +26,8 @@ struct WorkerArguments {
   uint32_t uid = 0;                  // to drop to; 0: stay
   std::string required_isolation;    // "L1": end rather than work with less; empty: whatever can be had
   int compile_seconds = 0;           // of processor time for one compile; 0: no limit
+  int clock_mhz = 0;                 // "clocks": to hold the device's clock at; 0: only free it
+  std::string clock_marker;          // "clocks": the file that tells of a held clock
   std::vector<std::string> unknown;  // arguments that start with --fake-, for test doubles
 
   bool is_python() const { return IsPythonBackend(backend); }

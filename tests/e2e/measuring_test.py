@@ -114,7 +114,9 @@ class Measuring(unittest.TestCase):
             farm.start()
             for setting, words in (("final_round=3", "did you mean 'final_rounds'"), ("method=laser", "cuda_graph"),
                                    ("max_samples=many", "whole number"), ("no_reuse=1", "true or false"),
-                                   ("input_copies=17", "must be between 0 and 16"), ("min_clock_share=2", "at most 1")):
+                                   ("input_copies=17", "must be between 0 and 16"), ("min_clock_share=2", "at most 1"),
+                                   ("locked_clock_mhz=50", "between 100 and 10000"),
+                                   ("locked_clock_mhz=1410", "is no CUDA GPU")):
                 done = farm.cli("submit", "vector_add_host", "--measure", setting, check=False)
                 self.assertNotEqual(done.returncode, 0, setting)
                 self.assertIn(words, done.stderr)
@@ -158,6 +160,23 @@ class Measuring(unittest.TestCase):
             self.assertEqual(farm.json("best", "aa_vector_add_host")["match"], "MATCH_DEFAULT")
             self.assertEqual(farm.json("jobs", "list").get("jobs", []), [])
             self.assertEqual(farm.cli("best", "vector_add_host", "--exact", check=False).returncode, 3)
+
+    def test_problems_of_several_lengths(self):
+        with Farm("--share-host") as farm:
+            farm.start()
+            arguments = ["doctor", "--repeatability", "--pairs", "6", "--rounds", "2", "--measure", "max_samples=2", "--measure",
+                         "warm_cache=true", "--measure", "noisy_relative_half_width=-1"]
+            done = farm.cli(*arguments, "--output", "json", check=False)
+            reports = json.loads(done.stdout)
+            self.assertEqual({report["bound"] for report in reports}, {"compute", "memory"})
+            self.assertEqual([report["failure"] for report in reports], [""] * len(reports))
+            self.assertEqual([report["pairs"] + report["failed_pairs"] for report in reports], [1] * len(reports))
+            times = {report["problem"]: report["median_ns"] for report in reports}
+            self.assertGreater(min(times.values()), 0)
+            self.assertLess(times["matmul_host M=64 N=64 K=64"], times["matmul_host M=512 N=512 K=512"])
+            self.assertEqual(farm.json("jobs", "list").get("jobs", []), [])
+            done = farm.cli("doctor", "--repeatability", "--dim", "N=64", check=False)
+            self.assertIn("name it with --kernel", done.stderr)
 
 
 if __name__ == "__main__":

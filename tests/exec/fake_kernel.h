@@ -24,7 +24,8 @@ inline std::shared_ptr<const KernelPlan> FakeKernelPlan(const std::string& langu
       "flood_and_crash", "garbage", "oversized", "empty_packet", "daemon_frame", "second_hello", "wrong_id",
       "bad_phase", "fds_with_log", "close_channel", "compile_error", "pipe_as_artifact", "hang_silently", "crash_in_load",
       "leave_child", "flood", "damaged", "wrong_result", "bad_outcome", "phase_storm", "hang_in_measure", "nan_time",
-      "no_time", "crash_in_measure", "escape", "lost", "refused", "child_killed_once"] } }
+      "no_time", "crash_in_measure", "escape", "lost", "refused", "child_killed_once",
+      "wait_in_measure"] } }
     parameters { name: "n" range { first: 0 last: 4000 } bind: BIND_RUN }
     arguments { name: "out" buffer { data_type: DATA_TYPE_F32 length: "16" access: ACCESS_OUT } }
     launches { kernel { entry: "fake" arguments: "out" } }

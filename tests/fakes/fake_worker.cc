@@ -180,7 +180,7 @@ class FakeCompile : public CompileBackend {
 // A device that two workers cannot hold at once: a lock on this file, if it is given.
 std::string g_device_file;
 
-// See Escape.
+// See Escape and "wait_in_measure".
 std::string g_fifo;
 
 // Leaves a process behind that is in no group of the worker's, and holds the channel until the FIFO is opened. Returns
@@ -304,6 +304,11 @@ class FakeRun : public RunBackend {
     const DeviceHold hold;
     if (behave == "hang_in_measure") Hang();
     if (behave == "crash_in_measure") Crash();
+    if (behave == "wait_in_measure") {
+      char end;  // of the FIFO, when the test has closed it
+      const UniqueFd fifo(open(g_fifo.c_str(), O_RDONLY | O_CLOEXEC));
+      (void)!read(fifo.get(), &end, 1);
+    }
     result.mutable_measurement()->set_median_ns(behave == "nan_time" ? std::nan("") : 1000);
     result.mutable_measurement()->set_samples(behave == "no_time" ? 0 : input.policy.min_samples());
     return result;

@@ -15,7 +15,7 @@ namespace tunefarm::cli {
 
 struct DoctorMeasureOptions {
   bool wanted = false;
-  std::string kernel;  // empty: matmul on a GPU, matmul_host without one
+  std::string kernel;  // empty: those of repeatability_suite.h
   std::string device;  // as for tune
   ProblemOptions problem;
   int pairs = 200;

@@ -156,6 +156,7 @@ std::string ConditionsText(const v1::Measurement& m) {
   if (m.input_copies() > 1) parts.push_back(fmt::format("{} input copies", m.input_copies()));
   if (m.launches_per_sample() > 1) parts.push_back(fmt::format("{} launches a sample", m.launches_per_sample()));
   if (m.clock_mhz() > 0) parts.push_back(fmt::format("{} MHz", m.clock_mhz()));
+  if (m.locked_clock_mhz() > 0) parts.push_back(fmt::format("clock held at {} MHz", m.locked_clock_mhz()));
   if (m.power_watts() > 0) parts.push_back(fmt::format("{:.0f} W", m.power_watts()));
   if (m.temperature_c() > 0) parts.push_back(fmt::format("{} °C", m.temperature_c()));
   if (!m.throttle_reason().empty()) parts.push_back("held down by: " + m.throttle_reason());

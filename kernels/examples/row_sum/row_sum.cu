@@ -1,5 +1,5 @@
-// y[i] = sum over j of x[i, j], a reduction over rows. The tuner defines BLOCK_SIZE, VECTOR_WIDTH and UNROLL before this
-// text.
+// y[i] = sum over j of x[i, j], a reduction over rows. The tuner defines BLOCK_SIZE, VECTOR_WIDTH and UNROLL before
+// this text.
 
 struct alignas(VECTOR_WIDTH * 4) Vector {
   float values[VECTOR_WIDTH];

@@ -18,8 +18,8 @@ constexpr Duration kRecent = std::chrono::seconds(1);
 DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid)
     : nvml_(nvml), uuid_(uuid), max_clock_mhz_(nvml == nullptr ? 0 : nvml->MaxClockMhz(uuid)) {}
 
-void DeviceConditions::Begin(double min_clock_share, bool exact) {
-  slow_below_mhz_ = std::max(min_clock_share, 0.0) * max_clock_mhz_;
+void DeviceConditions::Begin(double min_clock_share, int locked_clock_mhz, bool exact) {
+  slow_below_mhz_ = std::max(min_clock_share, 0.0) * (locked_clock_mhz > 0 ? locked_clock_mhz : max_clock_mhz_);
   const bool is_recent = was_read_ && Clock::Real()->Now() - read_at_ < kRecent;
   if (!is_recent) last_ = {};
   if (!is_recent || exact) not_before_ = {};

@@ -18,9 +18,10 @@ class DeviceConditions {
   // `nvml` null: everything stays unknown.
   DeviceConditions(const Nvml* nvml, const std::string& uuid);
 
-  // A measurement begins, of which all below speaks. `min_clock_share` as in MeasurementPolicy. What was read less than
-  // a second ago stands until the next reading, which for one that is to be `exact` is due at once.
-  void Begin(double min_clock_share, bool exact);
+  // A measurement begins, of which all below speaks. `min_clock_share` and `locked_clock_mhz` as in MeasurementPolicy:
+  // where the clock is held, the share is one of that clock. What was read less than a second ago stands until the next
+  // reading, which for one that is to be `exact` is due at once.
+  void Begin(double min_clock_share, int locked_clock_mhz, bool exact);
   // To be called while a batch runs. Skipped while reading would take more than a twentieth of the time, that of
   // earlier measurements included. Whether they were read.
   bool Read();

@@ -20,11 +20,14 @@ struct Nvml::Functions {
   int (*power)(void*, unsigned int*) = nullptr;
   int (*temperature)(void*, int, unsigned int*) = nullptr;
   int (*energy)(void*, unsigned long long*) = nullptr;
+  int (*lock_clock)(void*, unsigned int, unsigned int) = nullptr;
+  int (*reset_clock)(void*) = nullptr;
 };
 
 namespace {
 
-constexpr int kInsufficientSize = 7;
+constexpr int kInvalidArgument = 2, kNotSupported = 3, kNotPermitted = 4, kNotFound = 6, kInsufficientSize = 7,
+              kGpuIsLost = 15;
 constexpr int kSmClock = 1;
 constexpr int kGpuSensor = 0;
 // NVML's bits.
@@ -36,6 +39,26 @@ template <typename Function>
 bool Resolve(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
   return *function != nullptr;
+}
+
+// Of an error that a call for a clock returns; empty: none.
+std::string ClockErrorText(int error) {
+  switch (error) {
+    case 0:
+      return "";
+    case kInvalidArgument:
+      return "invalid argument";
+    case kNotSupported:
+      return "not supported";
+    case kNotPermitted:
+      return std::string(Nvml::kNoPermission);
+    case kNotFound:
+      return "no such device";
+    case kGpuIsLost:
+      return "the GPU is lost";
+    default:
+      return "error " + std::to_string(error);
+  }
 }
 
 }  // namespace
@@ -71,6 +94,8 @@ std::unique_ptr<Nvml> Nvml::Open() {
   (void)Resolve(library, "nvmlDeviceGetPowerUsage", &found.power);
   (void)Resolve(library, "nvmlDeviceGetTemperature", &found.temperature);
   (void)Resolve(library, "nvmlDeviceGetTotalEnergyConsumption", &found.energy);
+  (void)Resolve(library, "nvmlDeviceSetGpuLockedClocks", &found.lock_clock);
+  (void)Resolve(library, "nvmlDeviceResetGpuLockedClocks", &found.reset_clock);
   if (found.init() != 0) return nullptr;
   std::unique_ptr<Nvml> nvml(new Nvml);
   *nvml->functions_ = found;
@@ -150,6 +175,19 @@ bool Nvml::EnergyMillijoules(const std::string& uuid, uint64_t* millijoules) con
   if (handle == nullptr || functions_->energy == nullptr || functions_->energy(handle, &value) != 0) return false;
   *millijoules = value;
   return true;
+}
+
+std::string Nvml::LockClock(const std::string& uuid, int mhz) const {
+  if (functions_->lock_clock == nullptr) return ClockErrorText(kNotSupported);
+  void* const handle = Handle(uuid);
+  if (handle == nullptr) return ClockErrorText(kNotFound);
+  return ClockErrorText(functions_->lock_clock(handle, static_cast<unsigned>(mhz), static_cast<unsigned>(mhz)));
+}
+
+std::string Nvml::ResetClock(const std::string& uuid) const {
+  if (functions_->reset_clock == nullptr) return ClockErrorText(kNotSupported);
+  void* const handle = Handle(uuid);
+  return ClockErrorText(handle == nullptr ? kNotFound : functions_->reset_clock(handle));
 }
 
 }  // namespace tunefarm::cuda

@@ -1,5 +1,6 @@
 // NVML, opened at run time, for what the driver API does not tell: clocks, throttling, energy, the driver's version.
-// Optional: without it everything reads as unknown.
+// Optional: without it everything reads as unknown. It also holds the clock of the
+// multiprocessors (clock_lock.h).
 //
 // One thread.
 #pragma once
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace tunefarm::cuda {
 
@@ -43,6 +45,11 @@ class Nvml {
   // What the device has used since its driver was loaded. It changes every 20 to 100 ms. False: the device has no such
   // counter, as before Volta and where it is partitioned (MIG).
   bool EnergyMillijoules(const std::string& uuid, uint64_t* millijoules) const;
+  // Holds the clock of the multiprocessors at `mhz` until ResetClock, also when this process has ended by then. Empty
+  // on success, else NVML's reason: kNoPermission, "not supported", ...
+  std::string LockClock(const std::string& uuid, int mhz) const;
+  std::string ResetClock(const std::string& uuid) const;
+  static constexpr std::string_view kNoPermission = "no permission";
 
  private:
   struct Functions;

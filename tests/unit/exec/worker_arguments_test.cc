@@ -33,6 +33,22 @@ TEST(WorkerArguments, ReadsThemAll) {
   EXPECT_EQ(parsed->compile_seconds, 130);
 }
 
+TEST(WorkerArguments, ReadsThoseOfAClock) {
+  std::vector<std::string> arguments = {"--role=clocks",  "--backend=cuda",   "--channel-fd=3",
+                                        "--device=GPU-1", "--clock-mhz=1410", "--clock-marker=/m"};
+  const auto parsed = Parse(arguments);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  EXPECT_EQ(parsed->role, "clocks");
+  EXPECT_EQ(parsed->clock_mhz, 1410);
+  EXPECT_EQ(parsed->clock_marker, "/m");
+  arguments[4] = "--clock-mhz=10001";
+  EXPECT_FALSE(Parse(arguments).ok());
+  arguments[4] = "--clock-mhz=0";
+  EXPECT_TRUE(Parse(arguments).ok());
+  arguments.pop_back();
+  EXPECT_FALSE(Parse(arguments).ok());
+}
+
 TEST(WorkerArguments, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(Parse({}).ok());
   EXPECT_FALSE(Parse({"--role=run", "--backend=cuda"}).ok());

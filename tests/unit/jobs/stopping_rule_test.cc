@@ -105,6 +105,27 @@ TEST(StoppingRule, InputsThatCannotBeMadeEndTheSearch) {
   EXPECT_THAT(rule.because(), HasSubstr("the inputs cannot be made as the definition says"));
 }
 
+TEST(StoppingRule, FirstTrialsThatCannotBeMeasuredEndTheSearch) {
+  Trial lost = Ended(0, tunefarm::v1::OUTCOME_LOST);
+  lost.set_phase(tunefarm::v1::PHASE_MEASURE);
+  lost.set_message("the clock of GPU-1 cannot be held at 1410 MHz: NVML says no permission");
+  const auto ends = [](const std::vector<Trial>& trials) {
+    StoppingRule rule(Budget(), 0);
+    for (const Trial& trial : trials) rule.Tell(trial);
+    return !rule.because().empty();
+  };
+  EXPECT_TRUE(ends({lost, lost, lost}));
+  EXPECT_FALSE(ends({lost, lost}));
+  EXPECT_FALSE(ends({lost, lost, Ended(10), lost, lost, lost})) << "the device can measure";
+  EXPECT_FALSE(ends({Ended(10), lost, lost, lost}));
+  Trial other = lost;
+  other.set_message("the worker was killed");
+  EXPECT_FALSE(ends({lost, lost, other, lost, lost, lost}));
+  other = lost;
+  other.set_phase(tunefarm::v1::PHASE_UNSPECIFIED);
+  EXPECT_FALSE(ends({other, other, other, other})) << "another machine may have what is missing here";
+}
+
 TEST(StoppingRule, BudgetsOutsideTheirLimitsAreRefused) {
   for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity(), 1e9}) {
     Budget budget;

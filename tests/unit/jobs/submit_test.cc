@@ -181,6 +181,15 @@ TEST_F(SubmitTest, RefusesNumbersOutOfBounds) {
   job = OneProblem();
   job.mutable_policy()->set_finalists(33);
   EXPECT_EQ(ReasonOf(Refused(job)), "POLICY_INVALID");
+  for (const int mhz : {-1, 99, 10'001}) {
+    job = OneProblem();
+    job.mutable_policy()->set_locked_clock_mhz(mhz);
+    EXPECT_EQ(ReasonOf(Refused(job)), "POLICY_INVALID") << mhz;
+    EXPECT_THAT(Text(Refused(job)), HasSubstr("must be 0 (the clock is not held) or between 100 and 10000")) << mhz;
+  }
+  job = OneProblem();
+  job.mutable_policy()->set_locked_clock_mhz(1410);
+  EXPECT_THAT(Text(Refused(job)), HasSubstr("is no CUDA GPU")) << "a CPU's clock is not held";
   job = OneProblem();
   job.mutable_budget()->set_max_trials(-1);
   EXPECT_EQ(ReasonOf(Refused(job)), "BUDGET_INVALID");

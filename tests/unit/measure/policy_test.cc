@@ -19,6 +19,7 @@ TEST(Policy, PresetsFillWhatIsZero) {
   EXPECT_EQ(unset.final_rounds(), 5);
   EXPECT_EQ(unset.first_look_samples(), 6);
   EXPECT_EQ(unset.input_copies(), 1);
+  EXPECT_EQ(unset.locked_clock_mhz(), 0) << "free";
   EXPECT_EQ(unset.min_clock_share(), 0.75);
   EXPECT_EQ(unset.noisy_relative_half_width(), 0.5);
   EXPECT_EQ(unset.method(), TIMING_METHOD_UNSPECIFIED) << "the worker chooses by what it times";
