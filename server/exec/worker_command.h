@@ -37,7 +37,7 @@ absl::StatusOr<SubprocessOptions> MakeWorkerCommand(const WorkerCommandOptions& 
                                                     const std::string& device_uuid, uint32_t uid);
 
 // The command of the process that holds the clock of a device at `mhz` (0: frees it) and says so in the file `marker`;
-// see server/worker/cuda/clock_lock.h.
+// see server/worker/nvml/clock_lock.h.
 SubprocessOptions MakeClockCommand(const std::string& worker_binary, const std::string& device_uuid, int mhz,
                                    const std::string& marker);
 

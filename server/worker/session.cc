@@ -18,7 +18,7 @@
 #include "server/exec/captured_output.h"
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
-#include "server/worker/cuda/clock_lock.h"
+#include "server/worker/nvml/clock_lock.h"
 #include "server/worker/sandbox/sandbox_limits.h"
 
 namespace tunefarm {

@@ -12,7 +12,7 @@
 namespace tunefarm {
 
 struct WorkerArguments {
-  std::string role;     // "compile", "run", "probe" or "clocks" (server/worker/cuda/clock_lock.h)
+  std::string role;     // "compile", "run", "probe" or "clocks" (server/worker/nvml/clock_lock.h)
   std::string backend;  // as server/exec/frame_limits.h names them
   int channel_fd = -1;
   int parent_pid = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
 // Holds the clock of one GPU for the runs that want it, by a process that frees it again whatever dies
-// (server/worker/cuda/clock_lock.h): one process for each hold. Between two clocks the first process has freed its own
+// (server/worker/nvml/clock_lock.h): one process for each hold. Between two clocks the first process has freed its own
 // and exited.
 //
 //   free ──Ask(N)──▶ starting ──granted──▶ held ──Ask(other), idle, Shutdown──▶ ending ──exited──▶ free

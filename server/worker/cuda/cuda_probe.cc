@@ -8,10 +8,10 @@
 #include "server/worker/backend.h"
 #include "server/worker/cuda/driver.h"
 #include "server/worker/cuda/library_search.h"
-#include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/nvrtc.h"
 #include "server/worker/cuda/peak_rates.h"
 #include "server/worker/cuda/shared_library.h"
+#include "server/worker/nvml/nvml.h"
 
 namespace tunefarm::cuda {
 namespace {

@@ -12,8 +12,8 @@
 #include "server/worker/cuda/cuda_problem.h"
 #include "server/worker/cuda/device_conditions.h"
 #include "server/worker/cuda/harness.h"
-#include "server/worker/cuda/nvml.h"
 #include "server/worker/cuda/sampler.h"
+#include "server/worker/nvml/nvml.h"
 
 namespace tunefarm::cuda {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "server/base/clock.h"
-#include "server/worker/cuda/nvml.h"
+#include "server/worker/nvml/nvml.h"
 #include "tunefarm/v1/measurement.pb.h"
 
 namespace tunefarm::cuda {

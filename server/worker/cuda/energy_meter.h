@@ -22,7 +22,7 @@
 #include "server/measure/energy.h"
 #include "server/worker/cuda/captured_graph.h"
 #include "server/worker/cuda/gpu_context.h"
-#include "server/worker/cuda/nvml.h"
+#include "server/worker/nvml/nvml.h"
 
 namespace tunefarm::cuda {
 

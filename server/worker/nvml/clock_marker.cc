@@ -1,4 +1,4 @@
-#include "server/worker/cuda/clock_marker.h"
+#include "server/worker/nvml/clock_marker.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-#include "server/worker/cuda/nvml.h"
+#include "server/worker/nvml/nvml.h"
 
 #include <dlfcn.h>
 

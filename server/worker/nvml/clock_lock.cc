@@ -1,4 +1,4 @@
-#include "server/worker/cuda/clock_lock.h"
+#include "server/worker/nvml/clock_lock.h"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -11,8 +11,8 @@
 #include "server/base/status.h"
 #include "server/exec/channel.h"
 #include "server/exec/frame_limits.h"
-#include "server/worker/cuda/clock_marker.h"
-#include "server/worker/cuda/nvml.h"
+#include "server/worker/nvml/clock_marker.h"
+#include "server/worker/nvml/nvml.h"
 
 namespace tunefarm::cuda {
 namespace {
