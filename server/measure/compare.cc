@@ -18,6 +18,15 @@ SpeedVerdict Decide(const Interval& ratio, double margin) {
   return SpeedVerdict::kNoDecision;
 }
 
+std::vector<double> NumbersOfRounds(std::span<const double> samples, size_t rounds,
+                                    double (*number_of)(std::span<const double>)) {
+  std::vector<double> numbers;
+  if (rounds == 0 || samples.size() < rounds) return numbers;
+  const size_t each = samples.size() / rounds;
+  for (size_t i = 0; i < rounds; ++i) numbers.push_back(number_of(samples.subspan(i * each, each)));
+  return numbers;
+}
+
 bool HasNeighbours(const tunefarm::v1::Measurement& measurement) {
   return measurement.yardstick_ns_size() > 0 && measurement.yardstick_ns_size() == measurement.sample_ns_size() &&
          std::ranges::all_of(measurement.yardstick_ns(), [](float time) { return time > 0; });
@@ -30,9 +39,10 @@ std::vector<double> RoundsOf(const tunefarm::v1::Measurement& measurement, bool 
     for (size_t i = 0; i < samples.size(); ++i)
       samples[i] /= static_cast<double>(measurement.yardstick_ns()[static_cast<int>(i)]);
   }
-  std::vector<double> medians = RoundMedians(samples, static_cast<size_t>(std::max(rounds, 1)));
-  if (medians.empty()) medians.push_back(measurement.median_ns());
-  return medians;
+  std::vector<double> numbers =
+      NumbersOfRounds(samples, static_cast<size_t>(std::max(rounds, 1)), by_neighbours ? Midmean : Median);
+  if (numbers.empty()) numbers.push_back(measurement.median_ns());
+  return numbers;
 }
 
 }  // namespace
@@ -80,11 +90,7 @@ Comparison CompareFigures(double a, const Interval& a_interval, double b, const 
 }
 
 std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds) {
-  std::vector<double> medians;
-  if (rounds == 0 || samples.size() < rounds) return medians;
-  const size_t each = samples.size() / rounds;
-  for (size_t i = 0; i < rounds; ++i) medians.push_back(Median(samples.subspan(i * each, each)));
-  return medians;
+  return NumbersOfRounds(samples, rounds, Median);
 }
 
 }  // namespace tunefarm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "server/base/check.h"
 
@@ -59,6 +60,16 @@ double Median(std::span<const double> samples) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::sort(sorted.begin(), sorted.end());
   return SortedQuantile(sorted, 0.5);
+}
+
+double Midmean(std::span<const double> samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  const size_t cut = sorted.size() / 4;
+  const double count = static_cast<double>(sorted.size() - 2 * cut);
+  return std::accumulate(sorted.begin() + static_cast<std::ptrdiff_t>(cut),
+                         sorted.end() - static_cast<std::ptrdiff_t>(cut), 0.0) /
+         count;
 }
 
 double BinomialHalfCdf(uint64_t n, uint64_t k) {

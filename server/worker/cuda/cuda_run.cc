@@ -65,6 +65,7 @@ class CudaRunBackend final : public RunBackend {
 
   Prepared Prepare(std::shared_ptr<const PreparedKernel> kernel, PhaseReporter* reporter) override {
     // The old problem's memory first: both may not fit.
+    yardstick_.reset();
     problem_.reset();
     duty_cycle_ = DutyCycle();
     Prepared prepared;
@@ -113,7 +114,7 @@ class CudaRunBackend final : public RunBackend {
     LookForOthers(input);
     RunInput wanted = input;
     if (inputs_took_ > kSecondInputsMax) wanted.second_input_seed = 0;
-    MeasuringTools measuring = {nvml_.get(), &conditions_, flush, &overhead_, &duty_cycle_, std::nullopt};
+    MeasuringTools measuring = {nvml_.get(), &conditions_, flush, &overhead_, &duty_cycle_, &yardstick_, std::nullopt};
     if (ran_reference_) measuring.inputs_took = inputs_took_;
     Result result = RunCudaTrial(Tools(), problem_.get(), measuring, wanted, reporter);
     LookForOthers(input);
@@ -158,7 +159,8 @@ class CudaRunBackend final : public RunBackend {
   GuardedBuffer flush_;
   Failure damage_;  // set once a reference or prepare step broke the context: the process is of no more use
   std::unique_ptr<CudaProblem> problem_;
-  std::string note_;  // of its results that are OK
+  std::unique_ptr<Yardstick> yardstick_;  // of the last trial
+  std::string note_;                      // of its results that are OK
 };
 
 }  // namespace

@@ -16,7 +16,6 @@
 #include "server/worker/cuda/device_stopwatch.h"
 #include "server/worker/cuda/energy_meter.h"
 #include "server/worker/cuda/input_copies.h"
-#include "server/worker/cuda/yardstick.h"
 #include "server/worker/verify/poison.h"
 #include "server/worker/verify/sampling.h"
 #include "server/worker/verify/thread_times.h"
@@ -104,9 +103,8 @@ class CudaTrial final : public TrialPhases {
     // In this order: sequences point into the module.
     launches_ = nullptr;
     prepare_ = nullptr;
-    yardstick_ = nullptr;
     TUNEFARM_RETURN_IF_FAILED(problem_->SelectInputs(input_seed));
-    TUNEFARM_RETURN_IF_FAILED(MakeYardstick());
+    TUNEFARM_RETURN_IF_FAILED(MakeYardstick(input_seed));
     const PreparedKernel& kernel = problem_->kernel();
     const KernelPlan& plan = *kernel.plan;
     const Config config = input().baseline ? plan.DefaultConfig(kernel.problem) : input().config;
@@ -119,16 +117,21 @@ class CudaTrial final : public TrialPhases {
   }
 
   // Before the work spaces take the size that the config needs.
-  Failure MakeYardstick() {
+  Failure MakeYardstick(uint64_t input_seed) {
+    std::unique_ptr<Yardstick>& yardstick = *measuring_.yardstick;
+    if (yardstick != nullptr && input().yardstick.has_value() && yardstick->Is(*input().yardstick, input_seed))
+      return {};
+    yardstick = nullptr;
     if (!input().yardstick.has_value()) return {};
     std::string why_not;
     // Copies would have to be its own, too.
     if (!input().policy.warm_cache() && input().policy.input_copies() > 1) {
       why_not = "samples go through copies of the inputs";
     } else {
-      TUNEFARM_RETURN_IF_FAILED(Yardstick::Make(tools_, problem_, *input().yardstick, &yardstick_, &why_not));
+      TUNEFARM_RETURN_IF_FAILED(
+          Yardstick::Make(tools_, problem_, *input().yardstick, input_seed, &yardstick, &why_not));
     }
-    if (yardstick_ == nullptr) reporter()->Log("measured without a yardstick: " + why_not);
+    if (yardstick == nullptr) reporter()->Log("measured without a yardstick: " + why_not);
     return {};
   }
 
@@ -267,7 +270,7 @@ class CudaTrial final : public TrialPhases {
     // Alone on the device.
     BeginPhase(v1::PHASE_MEASURE);
     WitnessCalls calls;
-    calls.launch = [&](WitnessedTime* time) { return WitnessedLaunch(time); };
+    calls.launch = [&](WitnessedTime* time) { return stopwatch_.Time([&] { return WitnessedLaunch(time); }); };
     calls.sample_again = [&](double* median_ns) {
       Failure failed = SampleAgain();
       *median_ns = result().measurement().median_ns();
@@ -404,7 +407,7 @@ class CudaTrial final : public TrialPhases {
     poisons_ = setup.flush && copies_->count() == 1 && problem_->has_poisonable_outputs();
     setup.poison = poisons_;
     setup.scratch = measuring_.flush;
-    if (yardstick_ != nullptr) setup.yardstick = yardstick_->launches();
+    if (*measuring_.yardstick != nullptr) setup.yardstick = (*measuring_.yardstick)->launches();
     // The search compares what differs by more, and a device that rests would find less.
     if (input().keep_samples) setup.duty_cycle = measuring_.duty_cycle;
     setup.overhead = measuring_.overhead;
@@ -483,7 +486,6 @@ class CudaTrial final : public TrialPhases {
   std::vector<BufferPlan> buffers_;
   std::vector<StepPlan> steps_;
   std::unique_ptr<LaunchSequence> launches_, prepare_;
-  std::unique_ptr<Yardstick> yardstick_;  // null: measured alone
   std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
   WitnessedTime first_launch_;  // the last Launch
   bool poisons_ = false;        // outputs are poisoned before samples

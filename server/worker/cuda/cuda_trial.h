@@ -4,6 +4,7 @@
 // One thread.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "server/base/clock.h"
@@ -13,6 +14,7 @@
 #include "server/worker/cuda/device_conditions.h"
 #include "server/worker/cuda/harness.h"
 #include "server/worker/cuda/sampler.h"
+#include "server/worker/cuda/yardstick.h"
 #include "server/worker/nvml/nvml.h"
 
 namespace tunefarm::cuda {
@@ -23,8 +25,9 @@ struct MeasuringTools {
   DeviceConditions* conditions = nullptr;
   ByteRange flush;
   EventOverhead* overhead = nullptr;
-  DutyCycle* duty_cycle = nullptr;      // of finals of the prepared problem
-  std::optional<Duration> inputs_took;  // to build, if the reference ran for them
+  DutyCycle* duty_cycle = nullptr;                  // of finals of the prepared problem
+  std::unique_ptr<Yardstick>* yardstick = nullptr;  // the last trial's; null in it: none
+  std::optional<Duration> inputs_took;              // to build, if the reference ran for them
 };
 
 // Everything must outlive the call. worker_is_damaged of the result asks for a fresh process.

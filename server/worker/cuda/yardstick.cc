@@ -11,7 +11,11 @@ bool MayBeWritten(const BufferPlan& plan) { return !plan.is_constant_symbol && p
 
 }  // namespace
 
-Failure Yardstick::Make(const RunTools& tools, CudaProblem* problem, const YardstickInput& input,
+bool Yardstick::Is(const YardstickInput& input, uint64_t input_seed) const {
+  return input_seed_ == input_seed && config_ == input.config.ToText() && artifact_ == input.artifact;
+}
+
+Failure Yardstick::Make(const RunTools& tools, CudaProblem* problem, const YardstickInput& input, uint64_t input_seed,
                         std::unique_ptr<Yardstick>* made, std::string* why_not) {
   *made = nullptr;
   if (problem->has_restores()) {
@@ -23,6 +27,9 @@ Failure Yardstick::Make(const RunTools& tools, CudaProblem* problem, const Yards
       kernel.plan->Buffers(kernel.problem, input.config, kernel.device_class);
   if (!plans.ok()) return {v1::OUTCOME_INFEASIBLE_LAUNCH, std::string(MessageOf(plans.status())) + "."};
   std::unique_ptr<Yardstick> yardstick(new Yardstick);
+  yardstick->config_ = input.config.ToText();
+  yardstick->artifact_ = input.artifact;
+  yardstick->input_seed_ = input_seed;
   const auto room = [&](Failure failure) {
     if (failure.outcome == v1::OUTCOME_OUT_OF_MEMORY && !failure.sticky) {
       *why_not = failure.message;

@@ -114,5 +114,13 @@ TEST(Statistics, SignedRankIntervalTakesTheTabulatedRanks) {
   EXPECT_EQ(SignedRankInterval(std::vector<double>(256, 1.0))->low, 1);
 }
 
+TEST(Statistics, TheMidmeanIsOfTheMiddleHalf) {
+  EXPECT_DOUBLE_EQ(Midmean(std::vector<double>{1, 100, 3, 2, 4, 5, 6, -100}), 3.5);
+  EXPECT_DOUBLE_EQ(Midmean(std::vector<double>{7}), 7);
+  EXPECT_DOUBLE_EQ(Midmean(std::vector<double>{1, 2, 6}), 3) << "a quarter of three is none";
+  // What a clock of coarse resolution says of 6.83: a median would say 7.
+  EXPECT_NEAR(Midmean(std::vector<double>{6, 7, 7, 6, 7, 7, 7, 6, 7, 7, 6, 7}), 6.83, 0.01);
+}
+
 }  // namespace
 }  // namespace tunefarm
