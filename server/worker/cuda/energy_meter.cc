@@ -22,7 +22,7 @@ constexpr double kChunkNs = 10e6;
 constexpr double kAheadNs = 40e6;
 constexpr size_t kChunksAheadMax = 8;
 constexpr int kPerPieceMax = 1000, kPiecesMax = 1000;
-// With three of them ahead of the device, six batches still end within kEnergyMsMax.
+// Two of them are ahead of the device when a batch ends, and six batches must end within kEnergyMsMax.
 constexpr double kRepetitionNsMax = 0.5e9;
 constexpr const char* kBatchCrashed = "The kernel crashed";
 
