@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <thread>
 #include <utility>
+
+#include "server/base/thread.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -193,7 +194,7 @@ Failure EnergyMeter::ReadWindow(Duration least, const std::function<Failure(bool
       missing_ = "the device's energy counter does not change";
       return {};
     }
-    std::this_thread::sleep_for(kLookEvery);
+    Notification().WaitFor(kLookEvery);
   }
   *millijoules = static_cast<double>(last.millijoules - first->millijoules);
   *seconds = Seconds(last.at - first->at);
