@@ -513,7 +513,8 @@ void DeviceRunner::OnRun(int64_t unit_id, int64_t ordinal, RunResult result) {
     hooks_.changed();
     return;
   }
-  if (!IsLost(result.outcome)) run_ahead_.Note(result.run_ms);
+  // How long measuring an energy takes says nothing of runs to come.
+  if (!IsLost(result.outcome) && !result.measurement.has_energy()) run_ahead_.Note(result.run_ms);
   if (IsLost(result.outcome)) result.outcome = tunefarm::v1::OUTCOME_LOST;
   const bool good = result.outcome == tunefarm::v1::OUTCOME_OK || result.outcome == tunefarm::v1::OUTCOME_NOISY;
   trial->rounds.push_back(std::move(result));

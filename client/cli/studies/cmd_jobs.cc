@@ -8,6 +8,7 @@
 #include "client/cli/help_format.h"
 #include "client/cli/options/problem_options.h"
 #include "client/cli/space_text.h"
+#include "client/cli/studies/energy_table.h"
 #include "client/cli/studies/job_names.h"
 #include "client/cli/studies/memory_text.h"
 #include "client/cli/studies/progress.h"
@@ -133,6 +134,7 @@ absl::StatusOr<ExitCode> ShowJob(Session* session, const std::string& text) {
     out += fmt::format("devices    {} of work\n", FormatDuration(job.device_busy_ms() * 1e6));
   out += fmt::format("strategy   {} seed {}\ncreated    {}\n", job.strategy().strategy_name(), job.strategy().seed(),
                      AgeText(job.created_at_ms()));
+  if (NeedsEnergy(job.objective())) out += fmt::format("objective  {}\n", ObjectiveText(job.objective()));
   for (const v1::Study& study : job.studies()) {
     const v1::Progress& progress = study.progress();
     out += fmt::format("\n{}  on  {}\n  space    {} valid {} of {}\n", Visible(study.problem().key()),

@@ -81,6 +81,11 @@ bool NeedsEnergy(v1::Objective objective) {
   return objective == v1::OBJECTIVE_ENERGY || objective == v1::OBJECTIVE_ENERGY_DELAY;
 }
 
+const char* ObjectiveText(v1::Objective objective) {
+  if (!NeedsEnergy(objective)) return "time";
+  return objective == v1::OBJECTIVE_ENERGY_DELAY ? "energy times time" : "energy";
+}
+
 std::string EnergyText(const Session& session, const v1::Study& study, v1::Objective objective,
                        const std::vector<v1::Trial>& finalists) {
   const std::vector<EnergyPoint> points = EnergyPoints(finalists);
@@ -108,11 +113,11 @@ std::string EnergyText(const Session& session, const v1::Study& study, v1::Objec
     idle_watts = idle_watts > 0 ? std::min(idle_watts, energy.idle_power_watts()) : energy.idle_power_watts();
   }
   std::string text = "energy of one launch sequence by the device's counter, without flush and restore";
-  if (NeedsEnergy(objective))
-    text += has_product ? "; the objective is energy times time" : "; the objective is energy";
+  if (NeedsEnergy(objective)) text += fmt::format("; the objective is {}", ObjectiveText(objective));
   text += "\n" + table.ToText(session.has_color(), session.columns);
-  text += fmt::format("* the winner; front: no other finalist needs less time without more energy; batches of {:.1f} s",
-                      batch_seconds);
+  text +=
+      fmt::format("* the winner; front: no other finalist is faster without needing more energy; batches of {:.1f} s",
+                  batch_seconds);
   if (idle_watts > 0) text += fmt::format("; idle device: {}", WattsText(idle_watts));
   return text + "\n" + MissingText(finalists);
 }

@@ -23,6 +23,8 @@ struct EnergyPoint {
 std::vector<EnergyPoint> EnergyPoints(const std::vector<v1::Trial>& finalists);
 
 bool NeedsEnergy(v1::Objective objective);
+// "time", "energy", "energy times time".
+const char* ObjectiveText(v1::Objective objective);
 
 // The table with what belongs to it, or why there is none; empty where neither was asked for. `finalists`: OK, each
 // config once.

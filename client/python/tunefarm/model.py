@@ -188,6 +188,12 @@ class Energy:
     idle_power_watts: float
     missing_because: str
 
+    def __repr__(self) -> str:
+        if self.missing_because:
+            return angle("Energy", "none:", self.missing_because)
+        return angle("Energy", f"{self.millijoules:.4g} mJ",
+                     f"({self.ci_low_millijoules:.4g} to {self.ci_high_millijoules:.4g}, {self.power_watts:.0f} W)")
+
 
 @dataclass(frozen=True)
 class Measurement:

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <thread>
 #include <utility>
+
+#include "server/base/thread.h"
 
 namespace tunefarm::cuda {
 namespace {
@@ -22,7 +23,7 @@ constexpr double kChunkNs = 10e6;
 constexpr double kAheadNs = 40e6;
 constexpr size_t kChunksAheadMax = 8;
 constexpr int kPerPieceMax = 1000, kPiecesMax = 1000;
-// With three of them ahead of the device, six batches still end within kEnergyMsMax.
+// Two of them are ahead of the device when a batch ends, and six batches must end within kEnergyMsMax.
 constexpr double kRepetitionNsMax = 0.5e9;
 constexpr const char* kBatchCrashed = "The kernel crashed";
 
@@ -193,7 +194,7 @@ Failure EnergyMeter::ReadWindow(Duration least, const std::function<Failure(bool
       missing_ = "the device's energy counter does not change";
       return {};
     }
-    std::this_thread::sleep_for(kLookEvery);
+    Notification().WaitFor(kLookEvery);
   }
   *millijoules = static_cast<double>(last.millijoules - first->millijoules);
   *seconds = Seconds(last.at - first->at);
