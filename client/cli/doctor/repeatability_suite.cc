@@ -24,8 +24,8 @@ std::span<const SuiteProblem> RepeatabilitySuite(bool on_gpu) {
   };
   static const std::vector<SuiteProblem> kHost = {
       {"matmul_host", Square("64"), "compute"},    {"matmul_host", Square("192"), "compute"},
-      {"matmul_host", Square("512"), "compute"},   {"vector_add_host", {"N=16384"}, "memory"},
-      {"vector_add_host", {"N=524288"}, "memory"}, {"vector_add_host", {"N=8388608"}, "memory"},
+      {"matmul_host", Square("640"), "compute"},   {"vector_add_host", {"N=16384"}, "memory"},
+      {"vector_add_host", {"N=524288"}, "memory"}, {"vector_add_host", {"N=25165824"}, "memory"},
   };
   return on_gpu ? kGpu : kHost;
 }
