@@ -40,7 +40,7 @@ std::vector<double> RoundsOf(const tunefarm::v1::Measurement& measurement, bool 
       samples[i] /= static_cast<double>(measurement.yardstick_ns()[static_cast<int>(i)]);
   }
   std::vector<double> numbers =
-      NumbersOfRounds(samples, static_cast<size_t>(std::max(rounds, 1)), by_neighbours ? Midmean : Median);
+      NumbersOfRounds(samples, static_cast<size_t>(std::max(rounds, 1)), by_neighbours ? MeanWithoutOutliers : Median);
   if (numbers.empty()) numbers.push_back(measurement.median_ns());
   return numbers;
 }

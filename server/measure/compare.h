@@ -51,10 +51,10 @@ Comparison CompareFigures(double a, const Interval& a_interval, double b, const 
 std::vector<double> RoundMedians(std::span<const double> samples, size_t rounds);
 
 // Two configs of one final with `rounds` rounds. Where both were measured beside a yardstick, a round's number is the
-// midmean of the ratios of samples to their neighbours: what drifts within a round cancels too, and the two need not
-// have been measured at the same time. The midmean, since a median of ratios of a few microseconds could only have the
-// few values that the clock's resolution leaves. Else it is the median of the samples; without kept samples the
-// measurement's median is all there is.
+// mean of the ratios of samples to their neighbours: what drifts within a round cancels too, and the two need not
+// have been measured at the same time. The mean (MeanWithoutOutliers), since a median of ratios of a few
+// microseconds could only have the few values that the clock's resolution, 32 ns on Hopper, leaves. Else it is the
+// median of the samples; without kept samples the measurement's median is all there is.
 Comparison CompareMeasurements(const tunefarm::v1::Measurement& a, const tunefarm::v1::Measurement& b, int rounds,
                                const CompareOptions& options = {});
 

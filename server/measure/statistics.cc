@@ -10,6 +10,8 @@
 namespace tunefarm {
 namespace {
 
+constexpr double kOutlierDistances = 5, kOutlierShare = 0.02;
+
 constexpr uint64_t kSignedRankSamplesMin = 6;
 constexpr uint64_t kSignedRankSamplesMax = 256;
 
@@ -62,14 +64,18 @@ double Median(std::span<const double> samples) {
   return SortedQuantile(sorted, 0.5);
 }
 
-double Midmean(std::span<const double> samples) {
-  std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
-  const size_t cut = sorted.size() / 4;
-  const double count = static_cast<double>(sorted.size() - 2 * cut);
-  return std::accumulate(sorted.begin() + static_cast<std::ptrdiff_t>(cut),
-                         sorted.end() - static_cast<std::ptrdiff_t>(cut), 0.0) /
-         count;
+double MeanWithoutOutliers(std::span<const double> samples) {
+  const double median = Median(samples);
+  std::vector<double> distances;
+  for (const double sample : samples) distances.push_back(std::abs(sample - median));
+  const double farthest = std::max(kOutlierDistances * Median(distances), kOutlierShare * median);
+  double sum = 0, count = 0;
+  for (const double sample : samples) {
+    if (std::abs(sample - median) > farthest) continue;
+    sum += sample;
+    ++count;
+  }
+  return count > 0 ? sum / count : median;
 }
 
 double BinomialHalfCdf(uint64_t n, uint64_t k) {

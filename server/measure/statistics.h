@@ -39,10 +39,10 @@ double SortedQuantile(std::span<const double> sorted, double p);
 // Of samples in any order, not empty.
 double Median(std::span<const double> samples);
 
-// The mean of the middle half, a quarter of the samples cut off at either end: nearly as robust as the median, and
-// finer where samples have few values (Huber and Ronchetti, "Robust Statistics", 2nd ed., section 3.3: trimmed means).
-// Of samples in any order, not empty.
-double Midmean(std::span<const double> samples);
+// The mean of those that lie near the median: not farther than five times the median distance from it, or 2 % of it if
+// that is more. Finer than a median where samples have few values, as differences of a coarse clock have: with the
+// phase of the clock at random their mean is right. Of positive samples in any order, not empty.
+double MeanWithoutOutliers(std::span<const double> samples);
 
 // The confidence interval of the median of any distribution whatever, from order statistics: the number of samples
 // below the median is Binomial(n, 1/2), so [x(k), x(n+1-k)] covers it with probability 1 - 2 P(B <= k-1). k is the

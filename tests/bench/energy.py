@@ -82,7 +82,8 @@ def main():
     parser.add_argument("--counter", action="store_true")
     arguments = parser.parse_args()
     if arguments.counter:
-        compare_counter()
+        # In a process that ends: the daemon does not measure while another process has the device open.
+        subprocess.run([sys.executable, "-c", "import energy; energy.compare_counter()"], cwd=pathlib.Path(__file__).parent, check=True)
     program = str(arguments.bundle / "bin/tunefarm")
     with tempfile.TemporaryDirectory(prefix="tunefarm-energy.") as data:
         environment = dict(os.environ, TUNEFARM_DATA_DIR=data)
