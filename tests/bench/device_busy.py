@@ -9,14 +9,12 @@ back, flushes, launches, checks. Prints a table last. Ends with 1 where the devi
 """
 
 import argparse
-import json
-import os
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
+
+from daemon_of_its_own import DaemonOfItsOwn
 
 BUSY_MIN = 0.8
 
@@ -29,28 +27,15 @@ def main():
     parser.add_argument("--policy", default="default")
     parser.add_argument("--keep-early-stop", action="store_true", help="leave what loses early, as a search does")
     arguments = parser.parse_args()
-    program = str(arguments.bundle / "bin/tunefarm")
-    with tempfile.TemporaryDirectory(prefix="tunefarm-busy.") as data:
-        environment = dict(os.environ, TUNEFARM_DATA_DIR=data, TUNEFARM_LOG_LEVEL="exec=debug")
-
-        def call(*words):
-            done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, env=environment,
-                                  stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                sys.exit(f"tunefarm {' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-            return done.stdout
-
-        try:
-            dims = [f"--dim={name}={arguments.size}" for name in "MNK"] + ["--dim=dtype=bf16"]
-            knobs = ["no_reuse=true"] + ([] if arguments.keep_early_stop else ["no_early_stop=true"])
-            for _ in range(2):
-                call("tune", "matmul", "--device", "cuda", *dims, "--strategy", "random", "--seed", 1, "--max-trials",
-                     arguments.trials, "--policy", arguments.policy, "--no-memory", "--rows", 0,
-                     *[word for knob in knobs for word in ("--measure", knob)])
-            trials = json.loads(call("--output", "json", "results", 2, "--all")).get("trials", [])
-            log = pathlib.Path(data, "log/tunefarmd.log").read_text(errors="replace")
-        finally:
-            subprocess.run([program, "stop", "--now"], capture_output=True, env=environment)
+    dims = [f"--dim={name}={arguments.size}" for name in "MNK"] + ["--dim=dtype=bf16"]
+    knobs = ["no_reuse=true"] + ([] if arguments.keep_early_stop else ["no_early_stop=true"])
+    with DaemonOfItsOwn(arguments.bundle / "bin", TUNEFARM_LOG_LEVEL="exec=debug") as call:
+        for _ in range(2):
+            call("tune", "matmul", "--device", "cuda", *dims, "--strategy", "random", "--seed", 1, "--max-trials",
+                 arguments.trials, "--policy", arguments.policy, "--no-memory", "--rows", 0,
+                 *[word for knob in knobs for word in ("--measure", knob)])
+        trials = call.json("results", 2, "--all").get("trials", [])
+        log = call.log()
     ran = [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_SEARCH" and float(t.get("run_ms", 0)) > 0]
     ended = [int(t["ended_at_ms"]) for t in ran]
     wall_ms = max(ended) - min(end - float(t["run_ms"]) for end, t in zip(ended, ran))

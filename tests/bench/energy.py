@@ -8,14 +8,13 @@ winner by energy beside the one by time. Prints tables.
 
 import argparse
 import ctypes
-import json
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+
+from daemon_of_its_own import DaemonOfItsOwn
 
 CASES = {
     "matmul_bf16_4096": ("matmul", {"dtype": "bf16", "M": 4096, "N": 4096, "K": 4096}),
@@ -83,53 +82,41 @@ def main():
     arguments = parser.parse_args()
     if arguments.counter:
         # In a process that ends: the daemon does not measure while another process has the device open.
-        subprocess.run([sys.executable, "-c", "import energy; energy.compare_counter()"], cwd=pathlib.Path(__file__).parent, check=True)
-    program = str(arguments.bundle / "bin/tunefarm")
-    with tempfile.TemporaryDirectory(prefix="tunefarm-energy.") as data:
-        environment = dict(os.environ, TUNEFARM_DATA_DIR=data)
-
-        def call(*words):
-            done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, env=environment,
-                                  stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                sys.exit(f"tunefarm {' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-            return done.stdout
-
+        subprocess.run([sys.executable, "-c", "import energy; energy.compare_counter()"], cwd=pathlib.Path(__file__).parent,
+                       check=True)
+    with DaemonOfItsOwn(arguments.bundle / "bin") as call:
         def finalists(job):
-            trials = json.loads(call("--output", "json", "results", job, "--all")).get("trials", [])
-            return [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_FINALIST" and "energy" in t.get("measurement", {})]
+            trials = call.json("results", job, "--all").get("trials", [])
+            return [t for t in trials if t.get("purpose") == "TRIAL_PURPOSE_FINALIST" and t.get("measurement", {}).get("energy", {}).get("millijoules")]
 
         job = 0
-        try:
-            for case in arguments.case or CASES:
-                kernel, dims = CASES[case]
-                common = ["tune", kernel, "--device", "cuda", *[f"--dim={k}={v}" for k, v in dims.items()], "--objective", "energy",
-                          "--rows", 0, "--no-memory"]
-                same = []
-                for _ in range(2):
-                    start = time.monotonic()
-                    call(*common, "--max-trials", 1, "--measure", "final_rounds=3", "--measure", "no_reuse=true")
-                    job += 1
-                    same += [float(t["measurement"]["energy"]["millijoules"]) for t in finalists(job)]
-                    seconds = time.monotonic() - start
-                print(f"{case}: the default config twice: {' and '.join(f'{e:.2f}' for e in same)} mJ, "
-                      f"{max(same) / min(same) - 1:.2%} apart; {seconds:.0f} s a job", flush=True)
-                call(*common, "--max-trials", arguments.trials, "--measure", f"finalists={arguments.finalists}", "--measure",
-                     "final_rounds=6")
+        for case in arguments.case or CASES:
+            kernel, dims = CASES[case]
+            common = ["tune", kernel, "--device", "cuda", *[f"--dim={k}={v}" for k, v in dims.items()], "--objective", "energy",
+                      "--rows", 0, "--no-memory"]
+            same = []
+            for _ in range(2):
+                start = time.monotonic()
+                call(*common, "--max-trials", 1, "--measure", "final_rounds=3", "--measure", "no_reuse=true")
                 job += 1
-                rows = finalists(job)
-                by_time = min(rows, key=lambda t: float(t["measurement"]["median_ns"]))
-                by_energy = min(rows, key=lambda t: float(t["measurement"]["energy"]["millijoules"]))
-                print(f"{'trial':>6} {'time us':>9} {'mJ':>9} {'95 % interval':>19} {'W':>6} {'idle W':>7}")
-                for t in sorted(rows, key=lambda t: float(t["measurement"]["median_ns"])):
-                    m, e = t["measurement"], t["measurement"]["energy"]
-                    print(f"{t['ordinal']:>6} {float(m['median_ns']) / 1e3:9.1f} {float(e['millijoules']):9.2f} "
-                          f"{float(e['ci_low_millijoules']):9.2f} {float(e['ci_high_millijoules']):9.2f} "
-                          f"{float(e['power_watts']):6.0f} {float(e['idle_power_watts']):7.0f}"
-                          f"{'  fastest' if t is by_time else ''}{'  least energy' if t is by_energy else ''}", flush=True)
-                print(call("results", job, "--rows", "1").strip().splitlines()[-1], flush=True)
-        finally:
-            subprocess.run([program, "stop", "--now"], capture_output=True, env=environment)
+                same += [float(t["measurement"]["energy"]["millijoules"]) for t in finalists(job)]
+                seconds = time.monotonic() - start
+            print(f"{case}: the default config twice: {' and '.join(f'{e:.2f}' for e in same)} mJ, "
+                  f"{max(same) / min(same) - 1:.2%} apart; {seconds:.0f} s a job", flush=True)
+            call(*common, "--max-trials", arguments.trials, "--measure", f"finalists={arguments.finalists}", "--measure",
+                 "final_rounds=6")
+            job += 1
+            rows = finalists(job)
+            by_time = min(rows, key=lambda t: float(t["measurement"]["median_ns"]))
+            by_energy = min(rows, key=lambda t: float(t["measurement"]["energy"]["millijoules"]))
+            print(f"{'trial':>6} {'time us':>9} {'mJ':>9} {'95 % interval':>19} {'W':>6} {'idle W':>7}")
+            for t in sorted(rows, key=lambda t: float(t["measurement"]["median_ns"])):
+                m, e = t["measurement"], t["measurement"]["energy"]
+                print(f"{t['ordinal']:>6} {float(m['median_ns']) / 1e3:9.1f} {float(e['millijoules']):9.2f} "
+                      f"{float(e['ci_low_millijoules']):9.2f} {float(e['ci_high_millijoules']):9.2f} "
+                      f"{float(e['power_watts']):6.0f} {float(e['idle_power_watts']):7.0f}"
+                      f"{'  fastest' if t is by_time else ''}{'  least energy' if t is by_energy else ''}", flush=True)
+            print(call("results", job, "--rows", "1").strip().splitlines()[-1], flush=True)
     return 0
 
 

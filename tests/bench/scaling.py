@@ -10,30 +10,9 @@ Prints a table last. --expect RATIO: exit code 1 below it.
 """
 
 import argparse
-import json
-import os
-import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
 
-
-class Client:
-    def __init__(self, options, directory):
-        self.binary = pathlib.Path(options.bin) / "tunefarm"
-        self.environment = dict(os.environ, TUNEFARM_DATA_DIR=str(directory))
-        self.environment.pop("TUNEFARM_SERVER", None)
-
-    def __call__(self, *arguments):
-        done = subprocess.run([self.binary, *map(str, arguments)], capture_output=True, text=True, env=self.environment,
-                              stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            sys.exit(f"tunefarm {' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return done.stdout
-
-    def json(self, *arguments):
-        return json.loads(self("--output", "json", *arguments))
+from daemon_of_its_own import DaemonOfItsOwn
 
 
 def measure(client, options, number, device):
@@ -69,9 +48,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--expect", type=float, default=0)
     options = parser.parse_args()
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="tunefarm-scaling."))
-    client = Client(options, directory)
-    try:
+    with DaemonOfItsOwn(options.bin) as client:
         known = client.json("devices").get("devices", [])
         kind = "DEVICE_KIND_HOST" if options.device == "host" else "DEVICE_KIND_CUDA"
         uuids = [d["uuid"] for d in known if d["device_class"].get("kind") == kind]
@@ -79,9 +56,6 @@ def main():
             sys.exit(f"there is no device for --device {options.device}")
         runs = [measure(client, options, number + 1, device)
                 for number, device in enumerate((options.device, uuids[0], options.device))]
-    finally:
-        subprocess.run([client.binary, "stop", "--now"], env=client.environment, capture_output=True, check=False)
-        shutil.rmtree(directory, ignore_errors=True)
     one, every = runs[1], runs[2]
     print(f"{'':<22}{'GPUs':>5}{'trials':>8}{'cached':>8}{'search s':>10}{'with final s':>14}{'busiest s':>11}{'idlest s':>10}")
     for name, run in zip(("all, cold: not counted", "one", "all"), runs):
