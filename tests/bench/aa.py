@@ -2,8 +2,8 @@
 """aa.py BUNDLE_DIRECTORY OUT_DIRECTORY [--pairs N] [--case NAME ...] [OPTION OF doctor ...]
 
 The A/A test on a GPU: each case's config against itself in N (default 200) pairs, by `tunefarm doctor --repeatability`.
-Reports go to OUT_DIRECTORY as JSON; prints a line for each case when it ends. Ends with 1 if the intervals of a case are not what they say, or are
-wider than 0.5 % at the median. Tuned configs are those of kernels/grouped_gemm/bests for this device.
+Reports go to OUT_DIRECTORY as JSON; prints a line for each case when it ends. Ends with 1 if the intervals of a case are not
+what they say, or are wider than 0.5 % at the median. Tuned configs are those of kernels/grouped_gemm/bests for this device.
 """
 
 import argparse
@@ -65,8 +65,8 @@ def run_case(tunefarm, name, pairs, device, out, options):
     if is_tuned:
         other_dims, pins = tuned_pins(kernel, dims, device)
         dims.update(other_dims)
-    command = [tunefarm, "doctor", "--repeatability", "--kernel", kernel, "--device", "cuda", "--pairs", str(pairs), "--output", "json",
-               "--rounds", str(ROUNDS.get(name, 8))]
+    command = [tunefarm, "doctor", "--repeatability", "--kernel", kernel, "--device", "cuda", "--pairs", str(pairs),
+               "--rounds", str(ROUNDS.get(name, 8)), "--output", "json"]
     for flag, values in (("--dim", dims), ("--pin", pins)):
         for key, value in values.items():
             command += [flag, f"{key}={value}"]
@@ -88,7 +88,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     tunefarm = str(arguments.bundle / "bin/tunefarm")
     os.environ["PATH"] = f"{arguments.bundle / 'bin'}:{os.environ['PATH']}"
-    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout
+    name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True,
+                          check=True).stdout
     device = "H100" if "H100" in name else "H200"
     bad = 0
     print(f"A/A on {name.strip()}")
