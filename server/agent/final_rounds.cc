@@ -13,6 +13,14 @@ namespace {
 // Makes another seed of one.
 constexpr uint64_t kSecondInputs = 0x9E3779B97F4A7C15u;
 
+// The place of the first trial of a config that has been compiled here; the number of trials if there is none.
+size_t FirstConfig(const UnitWork& unit) {
+  const auto first = std::ranges::find_if(unit.trials, [](const TrialWork& trial) {
+    return !trial.baseline && (trial.compile.artifact != nullptr || !trial.rounds.empty());
+  });
+  return static_cast<size_t>(first - unit.trials.begin());
+}
+
 // Drawn again for every round: a fixed order, and one that only rotates too, keeps a config in step with whatever else
 // has a period (where the driver puts code, what ran before), and a difference that is there in every round looks true.
 // On an H200 30 to 40 % of A/A intervals excluded 1 with a rotating order.
@@ -21,6 +29,12 @@ std::vector<size_t> OrderOfRound(const UnitWork& unit) {
   std::iota(order.begin(), order.end(), size_t{0});
   PhiloxStream random(static_cast<uint64_t>(unit.assignment.unit_id()), static_cast<uint64_t>(unit.round));
   for (size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.UniformInt(left)]);
+  // The yardstick's trial ends last: while others of the final are still to be measured, perhaps by an agent that
+  // begins the rest of it anew, it is still there, and they have the same one.
+  if (unit.round + 1 == unit.assignment.interleaved_rounds()) {
+    const auto first = std::ranges::find(order, FirstConfig(unit));
+    if (first != order.end()) std::rotate(first, first + 1, order.end());
+  }
   return order;
 }
 
@@ -32,13 +46,11 @@ bool HasYardstick(const UnitWork& unit, const DeviceClass& device_class) {
 }
 
 void ChooseYardstick(UnitWork* unit) {
-  const auto first = std::ranges::find_if(unit->trials, [](const TrialWork& trial) {
-    return !trial.baseline && trial.state != TrialWork::State::kFinished && trial.compile.artifact != nullptr;
-  });
-  if (first == unit->trials.end()) {
+  const size_t first = FirstConfig(*unit);
+  if (first == unit->trials.size()) {
     unit->is_alone = true;
   } else {
-    unit->yardstick = Yardstick{first->config, first->compile.artifact};
+    unit->yardstick = Yardstick{unit->trials[first].config, unit->trials[first].compile.artifact};
   }
 }
 
@@ -80,7 +92,9 @@ void AddRound(const TrialWork& trial, const DeviceClass& device_class, UnitWork*
 
 bool RunsAgainAlone(const RunResult& result, UnitWork* unit) {
   const bool is_good = result.outcome == tunefarm::v1::OUTCOME_OK || result.outcome == tunefarm::v1::OUTCOME_NOISY;
-  if (is_good || !unit->yardstick.has_value()) return false;
+  // What it computes is its own: the yardstick writes to memory of its own, whose bounds are watched.
+  const bool is_wrong = result.outcome == tunefarm::v1::OUTCOME_WRONG_RESULT;
+  if (is_good || is_wrong || !unit->yardstick.has_value()) return false;
   unit->yardstick.reset();
   unit->is_alone = true;
   return true;

@@ -38,9 +38,8 @@ class RunAhead {
   static constexpr int kRunsDuringMax = 256;
 
  private:
-  // Longer than a commit to the disk and what lies around it; and a trial of usual length that is measured to its end
-  // has another one behind it, since a device waits a third of a millisecond for what is only handed over then.
-  static constexpr double kAheadMs = 24;
+  // Longer than a commit to the disk and what lies around it.
+  static constexpr double kAheadMs = 8;
   static constexpr double kMemoryRuns = 8;
 
   double mean_ms_ = 0;  // of recent runs; 0: none yet

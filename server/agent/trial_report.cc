@@ -60,7 +60,8 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
   bool converged = true;
   int discarded = 0;
   double busy_ms = 0, duty_cycle = 1;
-  double clock_share = 0;  // of the highest clock, summed over the rounds
+  double clock_share = 0;  // of the highest clock, summed over the rounds in which it is known
+  int clock_rounds = 0;
   for (size_t i = 0; i < rounds.size(); ++i) {
     const Measurement& round = rounds[i].measurement;
     const std::vector<double> samples = SamplesOf(round);
@@ -77,7 +78,10 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
     if (merged.throttle_reason().empty()) merged.set_throttle_reason(round.throttle_reason());
     if (merged.discard_reason().empty()) merged.set_discard_reason(round.discard_reason());
     duty_cycle = std::min(duty_cycle, round.duty_cycle());
-    if (round.median_ns() > 0) clock_share += round.clock_normalized_ns() / round.median_ns();
+    if (round.median_ns() > 0 && round.clock_normalized_ns() > 0) {
+      clock_share += round.clock_normalized_ns() / round.median_ns();
+      ++clock_rounds;
+    }
     AddBlocks(round, &merged);
   }
   merged.set_duty_cycle(duty_cycle);
@@ -104,7 +108,7 @@ Measurement Merged(const std::vector<RunResult>& rounds, int input_sets) {
   }
   const SampleSummary summary = Summarize(all);
   merged.set_median_ns(sets == 1 ? summary.median : medians / sets);
-  merged.set_clock_normalized_ns(merged.median_ns() * clock_share / static_cast<double>(rounds.size()));
+  merged.set_clock_normalized_ns(clock_rounds > 0 ? merged.median_ns() * clock_share / clock_rounds : 0);
   // With several input sets the mean of medians need not lie within the interval of the median of all.
   merged.set_ci_low_ns(std::min(summary.median_interval.low, merged.median_ns()));
   merged.set_ci_high_ns(std::max(summary.median_interval.high, merged.median_ns()));

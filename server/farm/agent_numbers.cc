@@ -57,7 +57,12 @@ std::optional<Number> WrongIn(const Measurement& m) {
                                       {"power_watts", m.power_watts()},
                                       {"device_busy_ms", m.device_busy_ms()},
                                       {"clock_normalized_ns", m.clock_normalized_ns()},
-                                      {"duty_cycle", m.duty_cycle()}},
+                                      {"millijoules", m.energy().millijoules()},
+                                      {"ci_low_millijoules", m.energy().ci_low_millijoules()},
+                                      {"ci_high_millijoules", m.energy().ci_high_millijoules()},
+                                      {"batch_seconds", m.energy().batch_seconds()},
+                                      {"power_watts of an energy", m.energy().power_watts()},
+                                      {"idle_power_watts", m.energy().idle_power_watts()}},
                                      kTimeMax)) {
     return wrong;
   }
@@ -65,6 +70,7 @@ std::optional<Number> WrongIn(const Measurement& m) {
   for (const float sample : m.sample_ns()) {
     if (const auto wrong = FirstBeyond({{"sample_ns", static_cast<double>(sample)}}, kTimeMax)) return wrong;
   }
+  if (const auto wrong = FirstBeyond({{"duty_cycle", m.duty_cycle()}}, 1)) return wrong;
   if (m.yardstick_ns_size() > kSamplesMax) {
     return Number{"the number of yardstick_ns", static_cast<double>(m.yardstick_ns_size())};
   }
@@ -84,6 +90,8 @@ std::optional<Number> WrongIn(const Measurement& m) {
                         {"launches_per_sample", m.launches_per_sample()},
                         {"clock_mhz", m.clock_mhz()},
                         {"discarded_samples", m.discarded_samples()},
+                        {"batches", m.energy().batches()},
+                        {"locked_clock_mhz", m.locked_clock_mhz()},
                         {"input_copies", m.input_copies()}});
 }
 

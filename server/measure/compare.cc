@@ -10,6 +10,7 @@ namespace tunefarm {
 namespace {
 
 constexpr size_t kRoundsMax = 256;
+constexpr double kYardstickRatioMax = 1.5;
 
 SpeedVerdict Decide(const Interval& ratio, double margin) {
   if (ratio.high < 1 - margin) return SpeedVerdict::kFaster;
@@ -31,6 +32,14 @@ bool HasNeighbours(const tunefarm::v1::Measurement& measurement) {
   return measurement.yardstick_ns_size() > 0 && measurement.yardstick_ns_size() == measurement.sample_ns_size() &&
          std::ranges::all_of(measurement.yardstick_ns(), [](float time) { return time > 0; });
 }
+
+double YardstickMedian(const tunefarm::v1::Measurement& measurement) {
+  return Median(std::vector<double>(measurement.yardstick_ns().begin(), measurement.yardstick_ns().end()));
+}
+
+// One config's time does not differ by more within a final, whatever the clock does: a kernel that makes its neighbour
+// slower gains nothing.
+bool AreAlike(double a, double b) { return a < kYardstickRatioMax * b && b < kYardstickRatioMax * a; }
 
 // One number for each round.
 std::vector<double> RoundsOf(const tunefarm::v1::Measurement& measurement, bool by_neighbours, int rounds) {
@@ -74,8 +83,9 @@ Comparison ComparePaired(std::span<const double> a, std::span<const double> b, c
 Comparison CompareMeasurements(const tunefarm::v1::Measurement& a, const tunefarm::v1::Measurement& b, int rounds,
                                const CompareOptions& options) {
   // With fewer samples than rounds the medians are compared.
-  const bool by_neighbours =
-      HasNeighbours(a) && HasNeighbours(b) && std::min(a.sample_ns_size(), b.sample_ns_size()) >= rounds;
+  const bool by_neighbours = HasNeighbours(a) && HasNeighbours(b) &&
+                             std::min(a.sample_ns_size(), b.sample_ns_size()) >= rounds &&
+                             AreAlike(YardstickMedian(a), YardstickMedian(b));
   return ComparePaired(RoundsOf(a, by_neighbours, rounds), RoundsOf(b, by_neighbours, rounds), options);
 }
 

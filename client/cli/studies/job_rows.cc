@@ -54,6 +54,10 @@ std::string TimestampOf(int64_t wall_ms) {
 // Of a finalist; nothing where it was not measured.
 void AddEnergy(const v1::Energy& energy, T4Row* row) {
   if (energy.millijoules() <= 0) return;
+  // A final may have begun again: its last one counts.
+  std::erase_if(row->measurements, [](const auto& measurement) {
+    return measurement.name.starts_with("energy") || measurement.name == "power" || measurement.name == "idle_power";
+  });
   row->measurements.push_back({"energy", energy.millijoules(), "mJ"});
   row->measurements.push_back({"energy_ci_low", energy.ci_low_millijoules(), "mJ"});
   row->measurements.push_back({"energy_ci_high", energy.ci_high_millijoules(), "mJ"});

@@ -119,14 +119,19 @@ class CudaTrial final : public TrialPhases {
   // Before the work spaces take the size that the config needs.
   Failure MakeYardstick(uint64_t input_seed) {
     std::unique_ptr<Yardstick>& yardstick = *measuring_.yardstick;
-    if (yardstick != nullptr && input().yardstick.has_value() && yardstick->Is(*input().yardstick, input_seed))
+    // Checks on other inputs are measured alone, and inputs keep their places: it is good again afterwards.
+    uses_yardstick_ = input().yardstick.has_value() && input_seed == input().input_seed;
+    if (!uses_yardstick_) {
+      if (!input().yardstick.has_value()) yardstick = nullptr;
       return {};
+    }
+    if (yardstick != nullptr && yardstick->Is(*input().yardstick, input_seed)) return {};
     yardstick = nullptr;
-    if (!input().yardstick.has_value()) return {};
     std::string why_not;
-    // Copies would have to be its own, too.
-    if (!input().policy.warm_cache() && input().policy.input_copies() > 1) {
-      why_not = "samples go through copies of the inputs";
+    if (input().policy.warm_cache()) {
+      why_not = "with warm caches a neighbour would displace what a launch finds";
+    } else if (input().policy.input_copies() > 1) {
+      why_not = "samples go through copies of the inputs, of which it has none";
     } else {
       TUNEFARM_RETURN_IF_FAILED(
           Yardstick::Make(tools_, problem_, *input().yardstick, input_seed, &yardstick, &why_not));
@@ -209,6 +214,7 @@ class CudaTrial final : public TrialPhases {
   Failure FindDamage() override {
     return stopwatch_.Time([&]() -> Failure {
       TUNEFARM_RETURN_IF_FAILED(problem_->FindDamage());
+      if (*measuring_.yardstick != nullptr) TUNEFARM_RETURN_IF_FAILED((*measuring_.yardstick)->FindDamage(tools_));
       return copies_->FindDamage();
     });
   }
@@ -355,6 +361,8 @@ class CudaTrial final : public TrialPhases {
 
   // Launches are repeated as samples are taken: on as many copies of the inputs, after the same work.
   Failure MeasureEnergy() override {
+    // Witnessed launches may have loaded everything anew: buffers are to be as before samples.
+    TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kSecond));
     std::vector<LaunchSequence*> rotation;
     on_copies_.clear();
     copies_ = std::make_unique<InputCopies>(tools_);
@@ -407,7 +415,7 @@ class CudaTrial final : public TrialPhases {
     poisons_ = setup.flush && copies_->count() == 1 && problem_->has_poisonable_outputs();
     setup.poison = poisons_;
     setup.scratch = measuring_.flush;
-    if (*measuring_.yardstick != nullptr) setup.yardstick = (*measuring_.yardstick)->launches();
+    if (uses_yardstick_ && *measuring_.yardstick != nullptr) setup.yardstick = (*measuring_.yardstick)->launches();
     // The search compares what differs by more, and a device that rests would find less.
     if (input().keep_samples) setup.duty_cycle = measuring_.duty_cycle;
     setup.overhead = measuring_.overhead;
@@ -418,7 +426,11 @@ class CudaTrial final : public TrialPhases {
     TUNEFARM_RETURN_IF_FAILED(Sample(&sampler, &sampled));
     measured_ms_ = stopwatch_.milliseconds() - before_ms;
     v1::Measurement* const measurement = result().mutable_measurement();
+    const v1::Energy energy = measurement->energy();
+    const bool has_energy = measurement->has_energy();
     *measurement = sampled.measurement;
+    // Samples that are taken again say nothing of it.
+    if (has_energy) *measurement->mutable_energy() = energy;
     measurement->set_method(sampler.in_graph() ? v1::TIMING_METHOD_CUDA_GRAPH : v1::TIMING_METHOD_CUDA_EVENTS);
     measurement->set_cold_cache(!policy.warm_cache());
     measurement->set_input_copies(copies_->count());
@@ -487,8 +499,9 @@ class CudaTrial final : public TrialPhases {
   std::vector<StepPlan> steps_;
   std::unique_ptr<LaunchSequence> launches_, prepare_;
   std::vector<std::unique_ptr<LaunchSequence>> on_copies_;
-  WitnessedTime first_launch_;  // the last Launch
-  bool poisons_ = false;        // outputs are poisoned before samples
+  WitnessedTime first_launch_;   // the last Launch
+  bool uses_yardstick_ = false;  // on the current inputs
+  bool poisons_ = false;         // outputs are poisoned before samples
   PhiloxStream random_{NewSeed(EntropySource::Real())};
 };
 

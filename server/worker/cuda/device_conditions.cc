@@ -19,7 +19,9 @@ DeviceConditions::DeviceConditions(const Nvml* nvml, const std::string& uuid)
     : nvml_(nvml), uuid_(uuid), max_clock_mhz_(nvml == nullptr ? 0 : nvml->MaxClockMhz(uuid)) {}
 
 void DeviceConditions::Begin(double min_clock_share, int locked_clock_mhz, bool exact) {
-  slow_below_mhz_ = std::max(min_clock_share, 0.0) * (locked_clock_mhz > 0 ? locked_clock_mhz : max_clock_mhz_);
+  min_clock_share_ = std::max(min_clock_share, 0.0);
+  is_held_ = locked_clock_mhz > 0;
+  slow_below_mhz_ = min_clock_share_ * (locked_clock_mhz > 0 ? locked_clock_mhz : max_clock_mhz_);
   const bool is_recent = was_read_ && Clock::Real()->Now() - read_at_ < kRecent;
   if (!is_recent) last_ = {};
   if (!is_recent || exact) not_before_ = {};
@@ -71,8 +73,8 @@ void DeviceConditions::Describe(tunefarm::v1::Measurement* measurement) const {
   }
   if (measurement->discarded_samples() > 0) {
     const std::string reason = Nvml::ReasonText(reasons_when_slow_);
-    measurement->set_discard_reason(fmt::format("the clock was below {:.0f} of {:.0f} MHz{}{}", slow_below_mhz_,
-                                                max_clock_mhz_, reason.empty() ? "" : ": ", reason));
+    measurement->set_discard_reason(fmt::format("the clock was below {:.0f} % of the {}{}{}", 100 * min_clock_share_,
+                                                is_held_ ? "held one" : "highest", reason.empty() ? "" : ": ", reason));
   }
   measurement->set_power_watts(power_watts_);
   measurement->set_temperature_c(temperature_c_);

@@ -44,7 +44,9 @@ class DeviceConditions {
   const Nvml* const nvml_;
   const std::string uuid_;
   const double max_clock_mhz_;  // 0: unknown
-  double slow_below_mhz_ = 0;   // 0: never slow
+  double min_clock_share_ = 0;
+  bool is_held_ = false;
+  double slow_below_mhz_ = 0;  // 0: never slow
   Nvml::Conditions last_;
   double power_watts_ = 0;
   int temperature_c_ = 0;

@@ -52,10 +52,11 @@ Failure Sampler::ReserveEvents(size_t count) {
 
 LaunchSequence* Sampler::NextLaunches() { return setup_.launches[next_copy_++ % setup_.launches.size()]; }
 
-Failure Sampler::EnqueueBefore() {
+// Of a sample, or of its neighbour, which writes elsewhere: outputs stay as the last sample left them, for a check.
+Failure Sampler::EnqueueBefore(const LaunchSequence* launches) {
   if (setup_.problem->has_restores()) TUNEFARM_RETURN_IF_FAILED(setup_.problem->Restore());
   if (!setup_.flush) return {};
-  if (setup_.poison) TUNEFARM_RETURN_IF_FAILED(setup_.problem->PoisonOutputs());
+  if (setup_.poison && launches != setup_.yardstick) TUNEFARM_RETURN_IF_FAILED(setup_.problem->PoisonOutputs());
   const Driver& driver = gpu_.driver();
   return driver.Check(driver.cuMemsetD8Async(setup_.scratch.data, 0, setup_.scratch.bytes, gpu_.stream()),
                       "The cache could not be flushed");
@@ -67,10 +68,11 @@ Failure Sampler::WarmUp(int count, double* nanoseconds) {
   const MonotonicTime start = Clock::Real()->Now();
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Start());
   for (int i = 0; i < count; ++i) {
-    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
-    TUNEFARM_RETURN_IF_FAILED(NextLaunches()->EnqueueTimed(events_.data(), CU_EVENT_RECORD_DEFAULT));
+    LaunchSequence* const launches = NextLaunches();
+    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore(launches));
+    TUNEFARM_RETURN_IF_FAILED(launches->EnqueueTimed(events_.data(), CU_EVENT_RECORD_DEFAULT));
     if (setup_.yardstick == nullptr) continue;
-    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
+    TUNEFARM_RETURN_IF_FAILED(EnqueueBefore(setup_.yardstick));
     TUNEFARM_RETURN_IF_FAILED(setup_.yardstick->Enqueue());
   }
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Stop());
@@ -164,7 +166,7 @@ Failure Sampler::EnqueueSample(const CUevent* events, unsigned int flags) {
 
 Failure Sampler::EnqueueLaunches(LaunchSequence* launches, const CUevent* events, unsigned int flags) {
   const Driver& driver = gpu_.driver();
-  TUNEFARM_RETURN_IF_FAILED(EnqueueBefore());
+  TUNEFARM_RETURN_IF_FAILED(EnqueueBefore(launches));
   if (launches_per_sample_ == 1) return launches->EnqueueTimed(events, flags);
   const auto record = [&](CUevent event) {
     return driver.Check(driver.cuEventRecordWithFlags(event, gpu_.stream(), flags), "An event could not be recorded");
@@ -200,7 +202,7 @@ Failure Sampler::TakeBatch(int until_look) {
   if (batch_conditions_.empty()) first_batch_ = start;
   last_batch_end_ = Clock::Real()->Now();
   busy_ns_ += wall_ns;
-  batch_conditions_.push_back(setup_.conditions->last());
+  batch_conditions_.push_back(was_read ? setup_.conditions->last() : Nvml::Conditions());
   if (setup_.duty_cycle != nullptr) setup_.duty_cycle->Add(wall_ns, was_read && setup_.conditions->is_at_power_limit());
   TUNEFARM_RETURN_IF_FAILED(setup_.stopwatch->Add());
   return ReadBatch(samples, wall_ns);

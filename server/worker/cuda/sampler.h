@@ -74,7 +74,7 @@ class Sampler {
   // Time as the samples see it: a batch's cost is spread over its samples, and no sample costs less than it took.
   const Clock& clock() const { return clock_; }
   int batches() const { return static_cast<int>(batch_conditions_.size()); }
-  // As they were read last while each batch ran.
+  // As they were read while each batch ran; all 0 where they were not.
   const std::vector<Nvml::Conditions>& batch_conditions() const { return batch_conditions_; }
   // The share of the time from the first batch's start to the last one's end in which the device worked; 0: no batch.
   double duty_share() const;
@@ -99,7 +99,7 @@ class Sampler {
   size_t EventsPerSample() const;
   Failure ReserveEvents(size_t count);
   LaunchSequence* NextLaunches();
-  Failure EnqueueBefore();
+  Failure EnqueueBefore(const LaunchSequence* launches);
   Failure EnqueueSample(const CUevent* events, unsigned int flags);
   Failure EnqueueLaunches(LaunchSequence* launches, const CUevent* events, unsigned int flags);
   Failure EnqueueBatch(int samples, unsigned int flags);

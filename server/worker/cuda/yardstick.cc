@@ -1,5 +1,7 @@
 #include "server/worker/cuda/yardstick.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "server/base/status.h"
@@ -73,6 +75,20 @@ Failure Yardstick::Make(const RunTools& tools, CudaProblem* problem, const Yards
   TUNEFARM_RETURN_IF_FAILED(yardstick->launches_->Build(steps, views, module, &tools.cublas));
   *made = std::move(yardstick);
   return {};
+}
+
+Failure Yardstick::FindDamage(const RunTools& tools) const {
+  std::vector<CUdeviceptr> zones;
+  for (const GuardedBuffer& memory : memory_) {
+    zones.push_back(memory.guard_before());
+    zones.push_back(memory.guard_after());
+  }
+  std::vector<std::optional<GuardDamage>> damages;
+  TUNEFARM_RETURN_IF_FAILED(tools.harness.CheckGuards(zones, &damages));
+  const bool is_damaged = std::ranges::any_of(damages, [](const auto& damage) { return damage.has_value(); });
+  if (!is_damaged) return {};
+  return {v1::OUTCOME_OUT_OF_BOUNDS,
+          "Memory around a buffer of the yardstick, another config of the final, was written."};
 }
 
 }  // namespace tunefarm::cuda

@@ -34,6 +34,9 @@ class Yardstick {
 
   LaunchSequence* launches() { return launches_.get(); }
 
+  // Looks for damage around its memory: OUT_OF_BOUNDS. Waits.
+  Failure FindDamage(const RunTools& tools) const;
+
  private:
   Yardstick() = default;
 

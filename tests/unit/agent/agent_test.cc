@@ -269,6 +269,7 @@ TEST_F(AgentTest, ARoundIsMeasuredBesideOneYardstick) {
   for (size_t i = 0; i < runs.size(); ++i) {
     EXPECT_EQ(runs[i].yardstick, i >= 5 && i < 17 ? "T=6" : "") << i << ": only a final has something to compare";
   }
+  EXPECT_EQ(runs[16].config, "T=6") << "an agent that begins the rest of the final anew finds it, too";
   for (const auto& report : control_.reports) {
     for (const auto& trial : report.trials()) {
       const bool is_compared = trial.ordinal() >= 5 && trial.ordinal() < 8;
@@ -302,22 +303,28 @@ TEST_F(AgentTest, WhatFailsBesideTheYardstickRunsAloneAndSoDoesTheRest) {
   EXPECT_EQ(runs.back().yardstick, "");
 }
 
-TEST_F(AgentTest, AFailureWithoutTheYardstickIsTheTrialsOwn) {
+TEST_F(AgentTest, AFailureWithoutTheYardstickIsTheTrialsOwnAndSoIsAWrongResult) {
   evaluator_.set_scripter([](const FakeEvaluator::Question& question) {
     FakeEvaluator::Script script;
     if (question.is_run && question.config == "T=2") script.run = tunefarm::v1::OUTCOME_WRONG_RESULT;
+    if (question.is_run && question.config == "T=5") script.run = tunefarm::v1::OUTCOME_RUN_CRASH;
     return script;
   });
   Offer(1, 0, 3, 4);
+  Offer(2, 3, 3, 4);
   agent_->Start();
   RunFor(std::chrono::seconds(5));
-  int wrong = 0;
+  std::map<int64_t, tunefarm::v1::Outcome> outcomes;
   for (const auto& report : control_.reports) {
-    for (const auto& trial : report.trials()) wrong += trial.outcome() == tunefarm::v1::OUTCOME_WRONG_RESULT;
+    for (const auto& trial : report.trials()) outcomes[trial.ordinal()] = trial.outcome();
   }
-  EXPECT_EQ(wrong, 1);
-  EXPECT_EQ(control_.reported(), 3);
-  EXPECT_EQ(evaluator_.runs().size(), 2u * 4 + 2);
+  EXPECT_EQ(outcomes[1], tunefarm::v1::OUTCOME_WRONG_RESULT);
+  EXPECT_EQ(outcomes[4], tunefarm::v1::OUTCOME_RUN_CRASH);
+  EXPECT_EQ(control_.reported(), 6);
+  std::map<std::string, int> runs;
+  for (const auto& run : evaluator_.runs()) ++runs[run.config];
+  EXPECT_EQ(runs["T=2"], 1) << "a wrong result is no other config's fault";
+  EXPECT_EQ(runs["T=5"], 2);
 }
 
 TEST_F(AgentTest, UnitsOfADeviceThatLeavesServiceAreGivenBackWithWhatHasEnded) {

@@ -144,6 +144,14 @@ TEST(Compare, NeighboursCancelWhatDriftsWithinARound) {
   EXPECT_EQ(alone.verdict, SpeedVerdict::kNoDecision);
 }
 
+TEST(Compare, AConfigThatSlowsItsNeighbourGainsNothing) {
+  PhiloxStream random(12);
+  const auto honest = Drifting(100e3, 90e3, 0, true, random), cheat = Drifting(110e3, 450e3, 0, true, random);
+  const Comparison comparison = CompareMeasurements(cheat, honest, 8);
+  EXPECT_NEAR(comparison.ratio, 1.1, 0.01);
+  EXPECT_NE(comparison.verdict, SpeedVerdict::kFaster);
+}
+
 TEST(Compare, MeasurementsWithoutSamplesHaveTheirMedians) {
   tunefarm::v1::Measurement a, b;
   a.set_median_ns(90);
