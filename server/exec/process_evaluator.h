@@ -19,8 +19,9 @@ namespace tunefarm {
 class ProcessEvaluator : public Evaluator {
  public:
   explicit ProcessEvaluator(ProcessEvaluatorOptions options);
-  // Answers everything with LOST, kills and reaps every worker; waits at most reap_ms for that, and 30 s for NVML to
-  // free the clocks that are held. Callbacks run until it returns. Must not be called from a callback.
+  // Answers everything with LOST, kills and reaps every worker; waits at most reap_ms for that, and for NVML to
+  // free the clocks that are held at most 30 s, or 60 s where a process fails to and another one tries. Callbacks run
+  // until it returns. Must not be called from a callback.
   ~ProcessEvaluator() override;
 
   Id Compile(CompileRequest request, std::function<void(CompileResult)> done) override;

@@ -1,6 +1,7 @@
 #include "server/exec/run_pools.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -122,7 +123,27 @@ void RunPools::FreeClocks() {
   for (const auto& entry : std::filesystem::directory_iterator(options_.clock_directory, error)) {
     left.push_back(entry.path().filename().string());
   }
-  for (const std::string& device_uuid : left) (void)Clock(device_uuid, true);
+  if (left.empty()) return;
+  if (!options_.lock_directory.empty()) (void)MakeDirectories(options_.lock_directory, 0755);
+  for (const std::string& device_uuid : left) {
+    if (!options_.lock_directory.empty()) {
+      absl::StatusOr<FileLock> lock = FileLock::TryLock(LockPath(device_uuid), 0644);
+      // A daemon with another data directory measures on it, maybe under a clock that it holds. SetClock frees what was
+      // left once the device is this daemon's.
+      if (!lock.ok() && ReasonOf(lock.status()) == "LOCK_HELD") continue;
+      if (lock.ok()) freeing_locks_[device_uuid] = *std::move(lock);
+    }
+    (void)Clock(device_uuid, true);
+  }
+}
+
+bool RunPools::IsLeftHeld(const std::string& device_uuid) const {
+  return !options_.clock_directory.empty() && !clocks_.contains(device_uuid) &&
+         access(MarkerPath(device_uuid).c_str(), F_OK) == 0;
+}
+
+std::string RunPools::MarkerPath(const std::string& device_uuid) const {
+  return fmt::format("{}/{}", options_.clock_directory, device_uuid);
 }
 
 ClockGuard* RunPools::Clock(const std::string& device_uuid, bool wanted) {
@@ -134,21 +155,25 @@ ClockGuard* RunPools::Clock(const std::string& device_uuid, bool wanted) {
   ClockGuard::Options clock;
   clock.worker_binary = options_.worker_binary;
   clock.device_uuid = device_uuid;
-  clock.marker = fmt::format("{}/{}", options_.clock_directory, device_uuid);
+  clock.marker = MarkerPath(device_uuid);
   clock.idle_after = options_.clock_idle;
   clock.in_use = [this, device_uuid] { return IsBusy(device_uuid); };
-  clock.changed = [this, device_uuid] { PumpDevice(device_uuid); };
+  clock.changed = [this, device_uuid] {
+    PumpDevice(device_uuid);
+    // What was left is freed, or cannot be: a pool that has work took the lock over.
+    freeing_locks_.erase(device_uuid);
+  };
   return clocks_.emplace(device_uuid, std::make_unique<ClockGuard>(loop_, std::move(clock))).first->second.get();
 }
 
 WorkerPool::DeviceState RunPools::SetClock(Device* device, int mhz, std::string* refusal) {
   using DeviceState = WorkerPool::DeviceState;
   if (mhz > 0 && (device->host || options_.clock_directory.empty())) {
-    *refusal = fmt::format("the clock of {} cannot be held at {} MHz: {}; leave out locked_clock_mhz", device->uuid,
-                           mhz, device->host ? "it is no GPU" : "no directory for its marker is configured");
+    *refusal = fmt::format("the clock cannot be held at {} MHz: {}; leave out locked_clock_mhz", mhz,
+                           device->host ? "the device is no GPU" : "no directory for its marker is configured");
     return DeviceState::kRefused;
   }
-  ClockGuard* const clock = device->host ? nullptr : Clock(device->uuid, mhz > 0);
+  ClockGuard* const clock = device->host ? nullptr : Clock(device->uuid, mhz > 0 || IsLeftHeld(device->uuid));
   if (clock == nullptr) return DeviceState::kReady;
   switch (clock->Ask(mhz, refusal)) {
     case ClockGuard::Answer::kReady:
@@ -171,13 +196,13 @@ void RunPools::NoteClock(const std::string& device_uuid, const std::string& back
     return result->measurement.set_locked_clock_mhz(mhz);
   }
   result->outcome = tunefarm::v1::OUTCOME_LOST;
-  result->message = fmt::format("the process that held the clock of {} at {} MHz ended meanwhile", device_uuid, mhz);
+  result->message = fmt::format("the process that held the clock at {} MHz ended meanwhile", mhz);
   result->measurement.Clear();
 }
 
 bool RunPools::IsBusy(const std::string& device_uuid) const {
   return std::any_of(pools_.begin(), pools_.end(), [&device_uuid](const auto& entry) {
-    return entry.first.first == device_uuid && entry.second->pool->busy() > 0;
+    return entry.first.first == device_uuid && entry.second->pool->measures();
   });
 }
 
@@ -248,7 +273,7 @@ bool RunPools::HasHost(Device* device) {
 
 bool RunPools::IsTaken(const Device& device) const {
   return std::any_of(pools_.begin(), pools_.end(), [&device](const auto& entry) {
-    return entry.second.get() != &device && entry.first.first == device.uuid && entry.second->pool->busy() > 0;
+    return entry.second.get() != &device && entry.first.first == device.uuid && entry.second->pool->measures();
   });
 }
 
@@ -267,6 +292,10 @@ void RunPools::PumpOthers(const Device& device) {
 bool RunPools::Holds(Device* device, const std::string& lock_name) {
   if (options_.lock_directory.empty() || device->lock.held()) return true;
   if (device->waits_for_lock) return false;
+  if (auto kept = freeing_locks_.extract(lock_name); !kept.empty()) {
+    device->lock = std::move(kept.mapped());
+    return true;
+  }
   absl::StatusOr<FileLock> lock = FileLock::TryLock(LockPath(lock_name), 0644);  // daemons of other users lock it too
   if (lock.ok()) {
     device->lock = *std::move(lock);

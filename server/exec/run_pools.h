@@ -49,7 +49,7 @@ class RunPools {
 
   void SetHealthBaseline(const std::string& device_uuid, double nanoseconds);
 
-  // Frees the clocks that an earlier daemon has left held. Before any run.
+  // Frees the clocks that an earlier daemon has left held, of devices that no other daemon has. Before any run.
   void FreeClocks();
   // Once all workers are gone or stuck. `done` is posted when no clock is held, or cannot be freed.
   void ShutdownClocks(std::function<void()> done);
@@ -93,6 +93,9 @@ class RunPools {
   // Takes a lock of this machine for this process, if no other has it; else tries again by itself, until then false.
   bool Holds(Device* device, const std::string& lock_name);
   void SayWhetherItWaits(Device* device, const std::string& reason);
+  // Nobody has looked yet at the marker that an earlier daemon has left.
+  bool IsLeftHeld(const std::string& device_uuid) const;
+  std::string MarkerPath(const std::string& device_uuid) const;
   // Null where the device's clock is neither held nor `wanted`.
   ClockGuard* Clock(const std::string& device_uuid, bool wanted);
   WorkerPool::DeviceState SetClock(Device* device, int mhz, std::string* refusal);
@@ -112,6 +115,8 @@ class RunPools {
   EvaluatorStats* const stats_;
 
   std::map<Evaluator::Id, std::pair<WorkerPool*, WorkerPool::TaskId>> runs_;
+  // By device; while what an earlier daemon has left is freed, before a pool has the lock.
+  std::map<std::string, FileLock> freeing_locks_;
   std::map<std::string, std::unique_ptr<ClockGuard>> clocks_;                     // by device
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Device>> pools_;  // by device and backend
 };

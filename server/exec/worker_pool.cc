@@ -49,6 +49,10 @@ int WorkerPool::busy() const {
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.task != 0 && !slot.stuck; }));
 }
 
+bool WorkerPool::measures() const {
+  return busy() > 0 || (checking_ >= 0 && !slots_[static_cast<size_t>(checking_)].stuck);
+}
+
 void WorkerPool::Lose(WorkerTask task, const std::string& message) {
   loop_->Post([done = std::move(task.done), message, out_of_service = !quarantine_.empty()] {
     WorkerTaskEnd end;

@@ -69,7 +69,7 @@ class WorkerPool {
     // Whether the device is in the state in which its health is known; empty: always. The code that changes its answer
     // calls Pump.
     std::function<bool()> may_check_health;
-    // Something may have become possible elsewhere: a task has ended. May be empty.
+    // Something may have become possible elsewhere: a task or a health check has ended. May be empty.
     std::function<void()> on_task_ended;
     // A worker is ready. May be empty.
     std::function<void(const tunefarm::worker::v1::Hello& hello)> on_hello;
@@ -105,6 +105,8 @@ class WorkerPool {
 
   // Workers with a task or still dying of one, but for the stuck.
   int busy() const;
+  // A task or a health check is at work on the device.
+  bool measures() const;
   size_t waiting() const { return queue_.size(); }
 
  private:

@@ -78,6 +78,7 @@ void WorkerPool::BeginCheck(int index) {
                              if (!report.ok() && checked.worker != nullptr)
                                checked.worker->Kill(WorkerEndCause::kShutdown);
                              OnFinding(finding);
+                             if (options_.on_task_ended) options_.on_task_ended();
                            });
 }
 

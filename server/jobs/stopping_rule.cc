@@ -22,6 +22,21 @@ absl::Status CheckRange(std::string_view field, double value, double max, std::s
                     "BUDGET_INVALID");
 }
 
+// Such a trial says nothing about whether the device can measure.
+bool HasReachedDevice(tunefarm::v1::Outcome outcome) {
+  switch (outcome) {
+    case tunefarm::v1::OUTCOME_PRUNED:
+    case tunefarm::v1::OUTCOME_COMPILE_ERROR:
+    case tunefarm::v1::OUTCOME_COMPILE_TIMEOUT:
+    case tunefarm::v1::OUTCOME_COMPILE_CRASH:
+    case tunefarm::v1::OUTCOME_LOAD_ERROR:
+    case tunefarm::v1::OUTCOME_POISONED:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 absl::Status CheckBudget(const tunefarm::v1::Budget& budget) {
@@ -53,6 +68,7 @@ StoppingRule::StoppingRule(const tunefarm::v1::Budget& budget, double floor_ns)
       patience_(budget.max_trials_without_gain()) {}
 
 void StoppingRule::NoteLoss(const tunefarm::v1::Trial& trial) {
+  if (!HasReachedDevice(trial.outcome())) return;
   const bool is_alike = trial.outcome() == tunefarm::v1::OUTCOME_LOST && trial.phase() == tunefarm::v1::PHASE_MEASURE &&
                         !trial.message().empty() && (lost_alike_ == 0 || trial.message() == loss_);
   if (lost_alike_ < 0 || !is_alike) {

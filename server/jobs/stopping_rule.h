@@ -34,9 +34,9 @@ class StoppingRule {
   StoppingRule(const tunefarm::v1::Budget& budget, double floor_ns);
 
   // A trial of the search. Those that say nothing about their config (LOST) do not count. Two in a row that crashed or
-  // hung before their own evaluation began end the search whatever the budget, and so do the first three if they were
-  // LOST as they were to be measured, with one message: the device cannot measure as the job wants, with its clock held
-  // for example. All the others would end the same way.
+  // hung before their own evaluation began end the search whatever the budget, and so do the first three that reached a
+  // device if they were LOST as they were to be measured, with one message: the device cannot measure as the job wants,
+  // with its clock held for example. All the others would end the same way.
   void Tell(const tunefarm::v1::Trial& trial);
 
   // Why the search is over, in a few words; empty: it is not. Stays as it was first.
@@ -51,7 +51,7 @@ class StoppingRule {
   double best_ns_ = 0;      // 0: none yet
   int64_t without_gain_ = 0;
   int never_began_ = 0;  // trials in a row that ended while the reference or the inputs were built
-  int lost_alike_ = 0;   // of the first trials, all with loss_ as their message; -1: another trial was different
+  int lost_alike_ = 0;   // of the first that reached a device, all with loss_; -1: another one was different
   std::string loss_;
   std::string because_;
 };

@@ -86,10 +86,9 @@ TEST_F(ClockTest, WithoutPermissionARunIsLostWithTheReason) {
   const RunResult run = Run(HeldRun("ok"));
   EXPECT_EQ(run.outcome, OUTCOME_LOST);
   EXPECT_EQ(run.phase, tunefarm::v1::PHASE_MEASURE);
-  EXPECT_EQ(
-      run.message,
-      "the clock of device-0 cannot be held at 1410 MHz: NVML says no permission; run the daemon as root or leave "
-      "out locked_clock_mhz");
+  EXPECT_EQ(run.message,
+            "the clock cannot be held at 1410 MHz: NVML says no permission; run the daemon as root or leave out "
+            "locked_clock_mhz");
   EXPECT_FALSE(run.out_of_service);
   // The device itself is as good as before.
   EXPECT_EQ(Run("ok").outcome, OUTCOME_OK);
@@ -105,7 +104,7 @@ TEST_F(ClockTest, ACpuHasNone) {
   plan_ = FakeKernelPlan();
   const RunResult run = Run(HeldRun("ok"));
   EXPECT_EQ(run.outcome, OUTCOME_LOST);
-  EXPECT_THAT(run.message, HasSubstr("it is no GPU"));
+  EXPECT_THAT(run.message, HasSubstr("the device is no GPU"));
   EXPECT_THAT(nvml_.calls(), IsEmpty());
 }
 
@@ -118,6 +117,34 @@ TEST_F(ClockTest, WhatAnEarlierDaemonLeftHeldIsFreedBeforeTheFirstRun) {
   EXPECT_NE(access(marker().c_str(), F_OK), 0);
 }
 
+TEST_F(ClockTest, WhatWasLeftIsFreedOnlyWhenNoOtherDaemonHasTheDevice) {
+  LeaveMarker();
+  nvml_.SetClock(900);
+  options_.lock_directory = directory_.File("locks");
+  TUNEFARM_CHECK_OK(MakeDirectories(options_.lock_directory, 0755));
+  absl::StatusOr<FileLock> other = FileLock::TryLock(options_.lock_directory + "/device-device-0.lock", 0644);
+  TUNEFARM_CHECK_OK(other.status());
+  Notification waits;  // for the lock: it has looked at the markers before
+  options_.on_wait = [&](const std::string&, const std::string& reason) {
+    if (!reason.empty() && !waits.HasBeenNotified()) waits.Notify();
+  };
+  RunResult run;
+  Notification done;
+  evaluator()->Run(RunOf("ok"), [&](RunResult result) {
+    run = std::move(result);
+    done.Notify();
+  });
+  waits.WaitForNotification();
+  EXPECT_THAT(Holders(), IsEmpty());
+  EXPECT_THAT(nvml_.calls(), IsEmpty());
+  other->Unlock();
+  done.WaitForNotification();
+  EXPECT_EQ(run.outcome, OUTCOME_OK) << run.message;
+  EXPECT_EQ(nvml_.calls(), "reset\n");
+  EXPECT_NE(access(marker().c_str(), F_OK), 0);
+  evaluator_.reset();  // before what on_wait uses
+}
+
 TEST_F(ClockTest, WhatCannotBeFreedLetsNothingRun) {
   LeaveMarker();
   nvml_.Deny();
@@ -125,6 +152,18 @@ TEST_F(ClockTest, WhatCannotBeFreedLetsNothingRun) {
   EXPECT_EQ(run.outcome, OUTCOME_LOST);
   EXPECT_THAT(run.message, HasSubstr("may still be held and cannot be freed: NVML says no permission"));
   EXPECT_EQ(access(marker().c_str(), F_OK), 0);
+}
+
+TEST_F(ClockTest, ARunThatWantsItIsAnsweredWhereNothingCanBeFreed) {
+  LeaveMarker();
+  nvml_.Deny();
+  const RunResult run = Run(HeldRun("ok"));
+  EXPECT_EQ(run.outcome, OUTCOME_LOST);
+  EXPECT_THAT(run.message, HasSubstr("cannot be held at 1410 MHz: NVML says no permission"));
+  EXPECT_EQ(access(marker().c_str(), F_OK), 0);
+  // A refusal does not outlast its cause.
+  nvml_.Permit();
+  EXPECT_TRUE(ComesTrue([&] { return Run(HeldRun("ok")).measurement.locked_clock_mhz() == kMhz; }));
 }
 
 TEST_F(ClockTest, AMarkerOfAnEarlierBootIsForgotten) {
@@ -155,8 +194,12 @@ TEST_F(ClockTest, ARunWhoseHolderIsKilledIsLost) {
     run = std::move(result);
     done.Notify();
   });
-  // Opens when the run waits for it.
-  UniqueFd let_go(open(fifo.c_str(), O_WRONLY | O_CLOEXEC));
+  // Opens when the run waits for it, which it never does where it failed.
+  UniqueFd let_go;
+  ASSERT_TRUE(ComesTrue([&] {
+    let_go = UniqueFd(open(fifo.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    return let_go.valid();
+  }));
   const std::vector<pid_t> holders = Holders();
   ASSERT_EQ(holders.size(), 1u);
   ASSERT_EQ(kill(holders[0], SIGKILL), 0);

@@ -1,6 +1,6 @@
-// NVML's library for tests, found by LD_LIBRARY_PATH, with any GPU that is asked for. Its state is in files of the folder
-// from which it was loaded, which a symbolic link may be: "clock" has the MHz that are held (0: none), "calls" a line for
-// each change; while "denied" exists no clock may be changed.
+// NVML's library for tests, found by LD_LIBRARY_PATH, with any GPU that is asked for. Its state is in files of the
+// folder from which it was loaded, which a symbolic link may be: "clock" has the MHz that are held (0: none), "calls" a
+// line for each change; while "denied" exists no clock may be changed.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "server/base/check.h"
@@ -17,9 +18,16 @@ class FakeNvml {
   FakeNvml() {
     const std::string library = std::string(std::getenv("TUNEFARM_BIN_DIR")) + "/fake_nvml/libnvidia-ml.so.1";
     TUNEFARM_CHECK(symlink(library.c_str(), folder_.File("libnvidia-ml.so.1").c_str()) == 0);
+    if (const char* const before = std::getenv("LD_LIBRARY_PATH")) before_ = before;
     setenv("LD_LIBRARY_PATH", folder_.path().c_str(), 1);
   }
-  ~FakeNvml() { unsetenv("LD_LIBRARY_PATH"); }
+  ~FakeNvml() {
+    if (before_.has_value()) {
+      setenv("LD_LIBRARY_PATH", before_->c_str(), 1);
+    } else {
+      unsetenv("LD_LIBRARY_PATH");
+    }
+  }
 
   void Deny() { TUNEFARM_CHECK_OK(WriteFileAtomically(folder_.File("denied"), "")); }
   void Permit() { unlink(folder_.File("denied").c_str()); }
@@ -33,6 +41,7 @@ class FakeNvml {
   std::string Read(const std::string& name) const { return ReadFile(folder_.File(name), 1 << 20).value_or(""); }
 
   TemporaryDirectory folder_;
+  std::optional<std::string> before_;  // LD_LIBRARY_PATH
 };
 
 }  // namespace tunefarm

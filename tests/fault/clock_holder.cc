@@ -23,7 +23,7 @@ class Holder {
     options.device_uuid = "GPU-1";
     options.marker = directory + "/GPU-1";
     options.idle_after = std::chrono::hours(24);
-    options.in_use = [] { return false; };
+    options.in_use = [this] { return is_held_; };
     options.changed = [this] { Ask(); };
     guard_ = std::make_unique<ClockGuard>(loop, std::move(options));
   }
@@ -33,6 +33,8 @@ class Holder {
     const ClockGuard::Answer answer = guard_->Ask(mhz_, &refusal);
     if (answer == ClockGuard::Answer::kWait || said_ == guard_->changes() + 1) return;
     said_ = guard_->changes() + 1;
+    // From then on it is like a daemon that measures.
+    is_held_ = is_held_ || (answer == ClockGuard::Answer::kReady && mhz_ > 0);
     if (answer == ClockGuard::Answer::kRefused) {
       std::printf("refused: %s\n", refusal.c_str());
     } else if (mhz_ == 0) {
@@ -47,6 +49,7 @@ class Holder {
 
  private:
   const int mhz_;
+  bool is_held_ = false;
   uint64_t said_ = 0;  // ClockGuard::changes when something was said last, plus 1; 0: nothing yet
   std::unique_ptr<ClockGuard> guard_;
 };

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import fault_case
@@ -80,6 +81,19 @@ class Clock(unittest.TestCase):
                     os.close(pidfd)
             except (FileNotFoundError, ProcessLookupError):
                 pass
+
+    def await_waiter(self):
+        """A process waits for the lock of the marker, which another one has."""
+        inode = str(self.marker.stat().st_ino)
+        deadline = time.monotonic() + fault_case.HANG_SECONDS
+        while time.monotonic() < deadline:
+            for line in pathlib.Path("/proc/locks").read_text().splitlines():
+                fields = line.split()
+                # "1: -> FLOCK ADVISORY WRITE pid major:minor:inode start end"
+                if fields[1] == "->" and fields[-3].split(":")[-1] == inode:
+                    return
+            time.sleep(0.005)
+        self.fail("nothing waits for the lock of the marker")
 
     def assert_free(self):
         self.assertEqual(self.clock(), 0)
@@ -168,7 +182,9 @@ class Clock(unittest.TestCase):
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                      env=dict(os.environ, LD_LIBRARY_PATH=str(self.library)))
         self.addCleanup(self.end, successor)
+        self.await_waiter()
         self.assertEqual(self.calls(), [f"lock {MHZ} {MHZ}"])
+        self.assertEqual(self.clock(), MHZ)
         os.kill(pid, signal.SIGCONT)
         self.await_end(pidfd)
         line = successor.stdout.readline()
@@ -197,7 +213,7 @@ class Clock(unittest.TestCase):
     def test_without_permission(self):
         (self.library / "denied").touch()
         _, line = self.start()
-        self.assertEqual(line, f"refused: the clock of GPU-1 cannot be held at {MHZ} MHz: NVML says no permission; run the "
+        self.assertEqual(line, f"refused: the clock cannot be held at {MHZ} MHz: NVML says no permission; run the "
                                "daemon as root or leave out locked_clock_mhz")
         self.assertFalse(self.marker.exists())
 

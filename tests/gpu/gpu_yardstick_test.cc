@@ -18,8 +18,14 @@ constexpr const char* kScale = R"pb(
   display_name: "scale"
   language: LANGUAGE_CUDA
   sources { path: "scale.cu" }
-  parameters { name: "BLOCK" values { ints: [ 256, 128 ] } }
-  parameters { name: "SKIPS" values { ints: [ 0, 1 ] } }
+  parameters {
+    name: "BLOCK"
+    values { ints: [ 256, 128 ] }
+  }
+  parameters {
+    name: "SKIPS"
+    values { ints: [ 0, 1 ] }
+  }
   arguments {
     name: "x"
     buffer {
@@ -75,8 +81,8 @@ class YardstickTest : public testing::Test {
   void SetUp() override {
     std::string why;
     if (TheGpu(&why) == nullptr) GTEST_SKIP() << why;
-    bench_ = std::make_unique<KernelBench>(kScale,
-                                           std::vector<std::pair<std::string, std::string>>{{"scale.cu", kScaleSource}});
+    bench_ = std::make_unique<KernelBench>(
+        kScale, std::vector<std::pair<std::string, std::string>>{{"scale.cu", kScaleSource}});
     ASSERT_TRUE(bench_->ok()) << bench_->prepared().message();
     const PreparedKernel& kernel = bench_->kernel();
     bench_->input.keep_samples = true;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <span>
 #include <string>
@@ -47,16 +48,35 @@ absl::StatusOr<v1::Kernel> FetchDefinition(Session* session, const std::string& 
   return response.kernel();
 }
 
-// Whether what is measured where no kernel is named is for GPUs.
+// Whether what is measured where no kernel is named is for GPUs: by the devices that the selector means, as the daemon
+// understands it. Without one, GPUs come first.
 absl::StatusOr<bool> IsForGpus(Session* session, const DoctorMeasureOptions& options) {
-  if (options.device == "host") return false;
+  const auto is_selected = [&options](const std::string& name) {
+    return std::equal(name.begin(), name.end(), options.device.begin(), options.device.end(),
+                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  };
+  if (is_selected("host")) return false;
+  if (is_selected("cuda")) return true;
   ASSIGN_OR_RETURN(Connection* const connection, session->connection());
   ASSIGN_OR_RETURN(const v1::ListDevicesResponse devices,
                    Connection::Call(connection->devices(), &v1::DeviceService::StubInterface::ListDevices,
                                     v1::ListDevicesRequest()));
-  return std::any_of(devices.devices().begin(), devices.devices().end(), [](const v1::Device& device) {
-    return device.state() == v1::DEVICE_STATE_READY && device.device_class().kind() == v1::DEVICE_KIND_CUDA;
-  });
+  const auto is_gpu = [](const v1::Device& device) { return device.device_class().kind() == v1::DEVICE_KIND_CUDA; };
+  if (options.device.empty()) {
+    return std::any_of(devices.devices().begin(), devices.devices().end(), [&is_gpu](const v1::Device& device) {
+      return device.state() == v1::DEVICE_STATE_READY && is_gpu(device);
+    });
+  }
+  for (const v1::Device& device : devices.devices()) {
+    const v1::DeviceClass& its_class = device.device_class();
+    if (device.uuid() == options.device || its_class.id() == options.device || is_selected(its_class.display_name())) {
+      return is_gpu(device);
+    }
+  }
+  return InvalidArgument(
+      "'{}' is neither a device nor a class of devices here: name one of tunefarm devices, or the "
+      "kernel with --kernel",
+      options.device);
 }
 
 absl::StatusOr<v1::CreateJobRequest> MakeRequest(const DoctorMeasureOptions& options, const v1::Kernel& kernel,

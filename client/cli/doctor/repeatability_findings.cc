@@ -41,9 +41,13 @@ void AddTwins(const std::map<int, v1::Trial>& twins, int pairs, RepeatabilityFin
   }
   for (int pair = 0; pair < pairs; ++pair) {
     const auto first = twins.find(2 * pair), second = twins.find(2 * pair + 1);
+    Comparison compared;
     if (first != twins.end() && second != twins.end()) {
-      findings->pairs.push_back(
-          CompareMeasurements(first->second.measurement(), second->second.measurement(), findings->rounds));
+      compared = CompareMeasurements(first->second.measurement(), second->second.measurement(), findings->rounds);
+    }
+    // Without an interval a pair says nothing, as when the samples of one are fewer than the rounds.
+    if (compared.ratio_interval.coverage > 0) {
+      findings->pairs.push_back(compared);
     } else {
       ++findings->failed_pairs;
     }

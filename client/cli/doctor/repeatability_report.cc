@@ -1,8 +1,10 @@
 #include "client/cli/doctor/repeatability_report.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +52,12 @@ std::string Verdict(const RepeatabilityFindings& findings, const Repeatability& 
   return "the intervals are what they say; differences above about " + share + " can be told apart";
 }
 
+std::string JsonStrings(const std::set<std::string>& strings) {
+  std::string json, separator;
+  for (const std::string& one : strings) json += std::exchange(separator, ", ") + JsonString(one);
+  return json;
+}
+
 }  // namespace
 
 std::string ReportText(const RepeatabilityFindings& findings, const Repeatability& found) {
@@ -80,8 +88,11 @@ std::string ReportText(const RepeatabilityFindings& findings, const Repeatabilit
     if (findings.temperature_c > 0) clock += fmt::format(", up to {} °C", findings.temperature_c);
   }
   for (const std::string& reason : findings.reasons) clock += ", held down by: " + reason;
-  text += fmt::format("  clock       {}; {} discarded, {} of {} throttled, {} shared\n", clock,
-                      FormatCount(findings.discarded, "sample"), findings.throttled,
+  std::string discarded = FormatCount(findings.discarded, "sample") + " discarded";
+  if (!findings.discard_reasons.empty()) {
+    discarded += fmt::format(" ({})", fmt::join(findings.discard_reasons, "; "));
+  }
+  text += fmt::format("  clock       {}; {}, {} of {} throttled, {} shared\n", clock, discarded, findings.throttled,
                       FormatCount(findings.measured, "measurement"), findings.contended);
   text += "verdict       " + Verdict(findings, found) + "\n";
   for (const std::string& line : Advice(findings, found)) text += "advice        " + line + "\n";
@@ -106,9 +117,9 @@ std::string ReportJson(const RepeatabilityFindings& findings, const Repeatabilit
   const double clock = findings.clocks.empty() ? 0 : Median(findings.clocks);
   json += fmt::format(
       "  \"clock_mhz\": {:.0f}, \"power_watts\": {:.1f}, \"temperature_c\": {}, \"discarded_samples\": {}, "
-      "\"throttled\": {}, \"contended\": {}, \"duty_cycle\": {:.4f},\n  \"ratios\": [",
+      "\"throttled\": {}, \"contended\": {}, \"duty_cycle\": {:.4f},\n  \"discard_reasons\": [{}], \"ratios\": [",
       clock, findings.power_watts, findings.temperature_c, findings.discarded, findings.throttled, findings.contended,
-      findings.duty_cycles.empty() ? 0 : Median(findings.duty_cycles));
+      findings.duty_cycles.empty() ? 0 : Median(findings.duty_cycles), JsonStrings(findings.discard_reasons));
   for (size_t i = 0; i < findings.pairs.size(); ++i) {
     const Comparison& pair = findings.pairs[i];
     json += fmt::format("{}[{:.6f}, {:.6f}, {:.6f}]", i == 0 ? "" : ", ", pair.ratio, pair.ratio_interval.low,

@@ -20,8 +20,11 @@
 namespace tunefarm {
 namespace {
 
-// How long a refusal stands: a permission may be given meanwhile.
-constexpr std::chrono::seconds kRefusalStands{10};
+// How long a refusal stands: for all runs that wait now, and not for the next try of one of them, since what NVML has
+// refused once it may permit a moment later.
+constexpr std::chrono::milliseconds kRefusalStands{200};
+// Processes in a row that may end before they hold the clock, of what is not NVML's refusal, before that is refused.
+constexpr int kFailedStartsMax = 3;
 // How long a clock waits for the run that asked for it.
 constexpr std::chrono::seconds kReservationStands{1};
 // Before a lost process is replaced for the second time; doubles each time.
@@ -62,9 +65,12 @@ ClockGuard::Answer ClockGuard::Ask(int mhz, std::string* refusal) {
     *refusal = "the daemon is ending";
     return Answer::kRefused;
   }
-  if (refused_mhz_ == mhz && loop_->clock()->Now() < refused_until_) {
-    *refusal = refusal_;
-    return Answer::kRefused;
+  if (const auto refused = refusals_.find(mhz); refused != refusals_.end()) {
+    if (loop_->clock()->Now() < refused->second.until) {
+      *refusal = refused->second.why;
+      return Answer::kRefused;
+    }
+    refusals_.erase(refused);
   }
   const bool is_wanted = state_ == State::kHeld ? mhz_ == mhz : state_ == State::kFree && mhz == 0 && !may_be_held_;
   if (is_wanted) {
@@ -128,8 +134,9 @@ void ClockGuard::Start(int mhz) {
   ++changes_;
   if (const absl::Status spawned = Spawn(); !spawned.ok()) {
     if (!may_be_held_) (void)unlink(options_.marker.c_str());
-    Refuse(mhz, fmt::format("the clock of {} cannot be {}: {}", options_.device_uuid,
-                            mhz == 0 ? "freed" : fmt::format("held at {} MHz", mhz), MessageOf(spawned)));
+    LogWarn("exec", "device {}: {}", options_.device_uuid, MessageOf(spawned));
+    Refuse(mhz, fmt::format("the clock cannot be {}: no process can be started for it; the daemon's log says why",
+                            mhz == 0 ? "freed" : fmt::format("held at {} MHz", mhz)));
     return BecomeFree();
   }
   state_ = State::kStarting;
@@ -178,14 +185,16 @@ void ClockGuard::Close() {
 }
 
 void ClockGuard::GiveUp() {
-  const std::string why = fmt::format("the process that holds it does not end (pid {}): NVML does not answer", pid());
+  const std::string why = "NVML does not answer";
   if (state_ == State::kStarting && mhz_ > 0) {
-    Refuse(mhz_,
-           fmt::format("the clock of {} cannot be held at {} MHz: NVML does not answer", options_.device_uuid, mhz_));
+    Refuse(mhz_, fmt::format("the clock cannot be held at {} MHz: {}", mhz_, why));
     return Close();
   }
+  LogWarn("exec", "device {}: process {}, which holds its clock, does not end", options_.device_uuid, pid());
   // One that holds the clock frees it when NVML answers; one that only frees it can be replaced.
   if (mhz_ > 0) process_->LetGo();
+  // At the end nothing is gained by another one: it would wait for the same answer, or for the marker's lock.
+  tried_at_shutdown_ = tried_at_shutdown_ || shut_down_;
   OnEnded(false, why);
 }
 
@@ -227,19 +236,23 @@ void ClockGuard::OnEnded(bool is_clean, const std::string& how) {
   may_be_held_ = access(options_.marker.c_str(), F_OK) == 0;
   ++losses_;
   if (!was_asked && mhz_ == 0) {
-    Refuse(0, fmt::format("the clock of {} may still be held and cannot be freed: {}; free it with nvidia-smi -i {} "
-                          "-rgc and remove {}",
-                          options_.device_uuid, how, options_.device_uuid, options_.marker));
+    LogWarn("exec", "to free the clock of {} by hand: nvidia-smi -i {} -rgc, then remove {}", options_.device_uuid,
+            options_.device_uuid, options_.marker);
+    Refuse(0, fmt::format("the clock may still be held and cannot be freed: {}; the daemon's log says how to free it "
+                          "by hand",
+                          how));
     return BecomeFree();
   }
   LogWarn("exec", "the clock of {} at {} MHz: {}", options_.device_uuid, mhz_, how);
   if (shut_down_ && std::exchange(tried_at_shutdown_, true)) return BecomeFree();
-  if (!was_held && !was_asked) {
-    Refuse(mhz_, fmt::format("the clock of {} cannot be held at {} MHz: {}", options_.device_uuid, mhz_, how));
+  // A run goes on under the clock that it began with, and a first failure to start may be chance. Else the clock is
+  // freed.
+  const bool is_tried_again = was_held ? options_.in_use() : !was_asked && losses_ < kFailedStartsMax;
+  if (!was_held && !was_asked && !is_tried_again) {
+    Refuse(mhz_, fmt::format("the clock cannot be held at {} MHz: {}", mhz_, how));
   }
   if (!may_be_held_) return BecomeFree();
-  // The run goes on under the clock that it began with, if it is not over yet; else the clock is freed.
-  if (!was_held || shut_down_) mhz_ = 0;
+  if (!is_tried_again || shut_down_) mhz_ = 0;
   if (losses_ < 2 || shut_down_) return Start(mhz_);
   start_timer_ = After(kFirstRest * (1 << std::min(losses_ - 2, kRestDoublingsMax)), &ClockGuard::StartAgain);
 }
@@ -247,11 +260,13 @@ void ClockGuard::OnEnded(bool is_clean, const std::string& how) {
 void ClockGuard::StartAgain() { Start(shut_down_ ? 0 : mhz_); }
 
 void ClockGuard::Refuse(int mhz, std::string why) {
-  LogWarn("exec", "{}", why);
+  LogWarn("exec", "device {}: {}", options_.device_uuid, why);
   if (reserved_mhz_ == mhz) reserved_mhz_.reset();
-  refused_mhz_ = mhz;
-  refusal_ = std::move(why);
-  refused_until_ = loop_->clock()->Now() + kRefusalStands;
+  const MonotonicTime now = loop_->clock()->Now();
+  std::erase_if(refusals_, [now](const auto& entry) { return entry.second.until <= now; });
+  refusals_[mhz] = {std::move(why), now + kRefusalStands};
+  // Whoever waits for this clock is answered while the refusal stands, not when the device's clock is free again.
+  PostChanged();
 }
 
 void ClockGuard::BecomeFree() {
@@ -269,6 +284,10 @@ void ClockGuard::Shutdown(std::function<void()> done) {
   shutdown_done_ = std::move(done);
   reserved_mhz_.reset();
   if (state_ == State::kFree) return BecomeFree();
+  if (process_ == nullptr) {  // it rests before it is started again
+    loop_->Cancel(start_timer_);
+    return Start(0);
+  }
   if (state_ == State::kHeld || (state_ == State::kStarting && mhz_ > 0)) Close();
 }
 

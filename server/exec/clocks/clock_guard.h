@@ -6,7 +6,8 @@
 //
 //   free ──Ask(N)──▶ starting ──granted──▶ held ──Ask(other), idle, Shutdown──▶ ending ──exited──▶ free
 //                       │ refused ────────────────────────────────────────────▶ ending
-//                                           held ──the process was killed─────▶ starting, with the same clock
+//                                           held ──the process was killed─────▶ starting, with the same clock while
+//                                                                               something measures, else to free it
 //
 // A process that ends without having freed the clock leaves a marker behind. As long as there may be one, the clock is
 // freed (a process with 0 MHz) before the device is free.
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +38,7 @@ class ClockGuard {
     std::string marker;                                // path of the file; its directory exists
     Duration idle_after = std::chrono::seconds(5);     // the clock is freed after so long without a run
     Duration answer_after = std::chrono::seconds(30);  // longest wait for NVML
-    // Something measures on the device: its clock stays as it is meanwhile.
+    // A run or a health check measures on the device: its clock stays as it is meanwhile.
     std::function<bool()> in_use;
     // Posted: Ask may answer otherwise than before.
     std::function<void()> changed;
@@ -50,8 +52,10 @@ class ClockGuard {
   ClockGuard& operator=(const ClockGuard&) = delete;
 
   enum class Answer { kReady, kWait, kRefused };
-  // Whether the clock is held at `mhz` (0: is free), so that something may begin to measure now. kWait: it is being
-  // changed, `changed` follows. kRefused: with the reason in one sentence.
+  // Whether the clock is held at `mhz` (0: is free), so that a run or a health check may begin now: in_use is true from
+  // then on until it has ended. kWait: something measures under another clock, or the clock is being changed; `changed`
+  // or NoteUseEnded's caller asks again. kRefused: with the reason in one sentence, which names neither the device nor
+  // a process, so that the same reason is the same sentence on every device.
   Answer Ask(int mhz, std::string* refusal);
   // What has measured has ended.
   void NoteUseEnded();
@@ -61,7 +65,8 @@ class ClockGuard {
   uint64_t changes() const { return changes_; }
   pid_t pid() const { return process_ != nullptr ? process_->pid() : -1; }
 
-  // Frees the clock; `done` is posted when it is free or cannot be freed within answer_after. Refuses from now on.
+  // Frees the clock; `done` is posted when it is free or cannot be freed within answer_after, twice that where a
+  // process fails and another one tries. Refuses from now on.
   void Shutdown(std::function<void()> done);
 
  private:
@@ -104,10 +109,11 @@ class ClockGuard {
   int losses_ = 0;  // processes in a row that ended without being asked to
   // The clock that the next run has asked for: until it begins, or a while has passed, no other changes it back.
   std::optional<int> reserved_mhz_;
-  // What was refused last, until when it is not asked for again.
-  std::optional<int> refused_mhz_;
-  std::string refusal_;
-  MonotonicTime refused_until_{};
+  struct Refusal {
+    std::string why;
+    MonotonicTime until{};  // then NVML is asked again
+  };
+  std::map<int, Refusal> refusals_;  // by MHz: one clock's must not hide another's
   bool shut_down_ = false;
   bool tried_at_shutdown_ = false;
   std::function<void()> shutdown_done_;

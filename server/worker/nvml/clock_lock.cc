@@ -51,8 +51,7 @@ int Refuse(const ClockLock& lock, std::string_view why, Channel* channel) {
   tunefarm::worker::v1::Frame frame;
   frame.mutable_prepared()->set_outcome(tunefarm::v1::OUTCOME_LOST);
   frame.mutable_prepared()->set_message(
-      fmt::format("the clock of {} cannot be held at {} MHz: {}", lock.device_uuid, lock.mhz, why)
-          .substr(0, kFrameMessageBytesMax));
+      fmt::format("the clock cannot be held at {} MHz: {}", lock.mhz, why).substr(0, kFrameMessageBytesMax));
   (void)channel->Send(frame);
   return kWorkerExitOk;
 }

@@ -1,6 +1,5 @@
 // NVML, opened at run time, for what the driver API does not tell: clocks, throttling, energy, the driver's version.
-// Optional: without it everything reads as unknown. It also holds the clock of the
-// multiprocessors (clock_lock.h).
+// Optional: without it everything reads as unknown. It also holds the clock of the multiprocessors (clock_lock.h).
 //
 // One thread.
 #pragma once

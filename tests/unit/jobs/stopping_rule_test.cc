@@ -108,7 +108,7 @@ TEST(StoppingRule, InputsThatCannotBeMadeEndTheSearch) {
 TEST(StoppingRule, FirstTrialsThatCannotBeMeasuredEndTheSearch) {
   Trial lost = Ended(0, tunefarm::v1::OUTCOME_LOST);
   lost.set_phase(tunefarm::v1::PHASE_MEASURE);
-  lost.set_message("the clock of GPU-1 cannot be held at 1410 MHz: NVML says no permission");
+  lost.set_message("the clock cannot be held at 1410 MHz: NVML says no permission");
   const auto ends = [](const std::vector<Trial>& trials) {
     StoppingRule rule(Budget(), 0);
     for (const Trial& trial : trials) rule.Tell(trial);
@@ -116,6 +116,14 @@ TEST(StoppingRule, FirstTrialsThatCannotBeMeasuredEndTheSearch) {
   };
   EXPECT_TRUE(ends({lost, lost, lost}));
   EXPECT_FALSE(ends({lost, lost}));
+  for (const auto outcome :
+       {tunefarm::v1::OUTCOME_PRUNED, tunefarm::v1::OUTCOME_COMPILE_ERROR, tunefarm::v1::OUTCOME_COMPILE_TIMEOUT,
+        tunefarm::v1::OUTCOME_COMPILE_CRASH, tunefarm::v1::OUTCOME_LOAD_ERROR, tunefarm::v1::OUTCOME_POISONED}) {
+    const Trial unreached = Ended(0, outcome);
+    EXPECT_TRUE(ends({unreached, lost, lost, lost})) << "it never reached the device";
+    EXPECT_TRUE(ends({lost, unreached, lost, lost}));
+    EXPECT_FALSE(ends({unreached, unreached, unreached, lost, lost}));
+  }
   EXPECT_FALSE(ends({lost, lost, Ended(10), lost, lost, lost})) << "the device can measure";
   EXPECT_FALSE(ends({Ended(10), lost, lost, lost}));
   Trial other = lost;
