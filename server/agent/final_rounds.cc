@@ -29,8 +29,8 @@ std::vector<size_t> OrderOfRound(const UnitWork& unit) {
   std::iota(order.begin(), order.end(), size_t{0});
   PhiloxStream random(static_cast<uint64_t>(unit.assignment.unit_id()), static_cast<uint64_t>(unit.round));
   for (size_t left = order.size(); left > 1; --left) std::swap(order[left - 1], order[random.UniformInt(left)]);
-  // The yardstick's trial ends last: while others of the final are still to be measured, perhaps by an agent that
-  // begins the rest of it anew, it is still there, and they have the same one.
+  // The yardstick's trial ends last. An agent that is given the rest of the final later, without the trials that are
+  // stored, then chooses the same yardstick, and all ratios of the final have the same denominator.
   if (unit.round + 1 == unit.assignment.interleaved_rounds()) {
     const auto first = std::ranges::find(order, FirstConfig(unit));
     if (first != order.end()) std::rotate(first, first + 1, order.end());

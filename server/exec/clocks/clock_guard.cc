@@ -265,7 +265,7 @@ void ClockGuard::Refuse(int mhz, std::string why) {
   const MonotonicTime now = loop_->clock()->Now();
   std::erase_if(refusals_, [now](const auto& entry) { return entry.second.until <= now; });
   refusals_[mhz] = {std::move(why), now + kRefusalStands};
-  // Whoever waits for this clock is answered while the refusal stands, not when the device's clock is free again.
+  // Runs that wait for this clock must call Ask while the refusal is still valid.
   PostChanged();
 }
 

@@ -361,7 +361,7 @@ class CudaTrial final : public TrialPhases {
 
   // Launches are repeated as samples are taken: on as many copies of the inputs, after the same work.
   Failure MeasureEnergy() override {
-    // Witnessed launches may have loaded everything anew: buffers are to be as before samples.
+    // Witnessed launches may have reloaded inputs and module: this resets and prepares the buffers as before samples.
     TUNEFARM_RETURN_IF_FAILED(Launch(PoisonPattern::kSecond));
     std::vector<LaunchSequence*> rotation;
     on_copies_.clear();

@@ -269,7 +269,7 @@ TEST_F(AgentTest, ARoundIsMeasuredBesideOneYardstick) {
   for (size_t i = 0; i < runs.size(); ++i) {
     EXPECT_EQ(runs[i].yardstick, i >= 5 && i < 17 ? "T=6" : "") << i << ": only a final has something to compare";
   }
-  EXPECT_EQ(runs[16].config, "T=6") << "an agent that begins the rest of the final anew finds it, too";
+  EXPECT_EQ(runs[16].config, "T=6") << "an agent that is given the rest of the final must choose the same yardstick";
   for (const auto& report : control_.reports) {
     for (const auto& trial : report.trials()) {
       const bool is_compared = trial.ordinal() >= 5 && trial.ordinal() < 8;
