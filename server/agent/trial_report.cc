@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/base/file_set.h"
+#include "server/measure/kept_samples.h"
 #include "server/measure/statistics.h"
 
 namespace tunefarm {
@@ -16,7 +17,6 @@ using tunefarm::v1::Trial;
 namespace {
 
 constexpr size_t kMergedSamplesMax = 4096;
-constexpr int kBlocksMax = 64;
 
 Trial Described(const TrialWork& work, std::string_view device_uuid) {
   Trial trial;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "server/exec/frame_limits.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm {
 namespace {
@@ -19,7 +20,6 @@ constexpr int kMismatchesMax = 8;
 constexpr int kDevicesMax = 64;
 constexpr int kNotesMax = 256;
 constexpr size_t kInputsBytesMax = 64 * 1024;
-constexpr int kBlocksMax = 64;
 constexpr size_t kReasonBytesMax = 256;
 
 bool IsSaneTime(double value) { return std::isfinite(value) && value >= 0; }

@@ -10,6 +10,7 @@
 
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/measure/kept_samples.h"
 
 namespace tunefarm {
 namespace {
@@ -24,7 +25,6 @@ constexpr double kTimeMax = 1e15;
 // Of a device, in operations or bytes per second: a thousand times what the largest has.
 constexpr double kRateMax = 1e20;
 constexpr int kSamplesMax = 4096;
-constexpr int kBlocksMax = 64;
 
 struct Number {
   std::string_view name;

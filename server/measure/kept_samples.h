@@ -8,6 +8,9 @@
 
 namespace tunefarm {
 
+// Measurement.blocks has at most so many.
+inline constexpr int kBlocksMax = 64;
+
 // A message with nothing else.
 tunefarm::v1::Measurement KeptSamples(const tunefarm::v1::Measurement& measurement);
 // Replaces those of *measurement.

@@ -13,6 +13,7 @@
 #include "server/base/format.h"
 #include "server/base/random.h"
 #include "server/base/status.h"
+#include "server/measure/kept_samples.h"
 #include "server/worker/cuda/device_stopwatch.h"
 #include "server/worker/cuda/energy_meter.h"
 #include "server/worker/cuda/input_copies.h"
@@ -41,8 +42,6 @@ constexpr int kOtherInputsMost = 6, kOtherInputsLeast = 3;
 // Random inputs of one distribution do not halve the time of a launch, but a result that was kept for them does.
 constexpr double kOtherInputsShare = 0.5;
 constexpr Duration kOtherInputsPatience = std::chrono::seconds(3);
-// That a measurement tells the conditions of.
-constexpr int kBlocksMax = 64;
 
 double SlackNs(const LaunchSequence& launches) {
   return kSlackNs + kSlackPerStepNs * static_cast<double>(launches.step_count());
