@@ -70,7 +70,7 @@ absl::Status CheckLimits(const tunefarm::v1::Job& job) {
       {"policy.time_budget_ms", policy.time_budget_ms(), 0, 60'000, "POLICY_INVALID"},
       {"objective", job.objective(), 0, tunefarm::v1::OBJECTIVE_ENERGY_DELAY, "JOB_INVALID"},
       {"policy.finalists", policy.finalists(), 0, 32, "POLICY_INVALID"},
-      {"policy.final_rounds", policy.final_rounds(), 0, 64, "POLICY_INVALID"},
+      {"policy.final_rounds", policy.final_rounds(), 0, kFinalRoundsMax, "POLICY_INVALID"},
       {"policy.first_look_samples", policy.first_look_samples(), 0, 4096, "POLICY_INVALID"},
       {"policy.input_copies", policy.input_copies(), 0, 16, "POLICY_INVALID"},
       {"policy.method", policy.method(), 0, tunefarm::v1::TIMING_METHOD_CUDA_GRAPH, "POLICY_INVALID"},

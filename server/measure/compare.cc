@@ -6,10 +6,11 @@
 #include <optional>
 #include <vector>
 
+#include "server/measure/policy.h"
+
 namespace tunefarm {
 namespace {
 
-constexpr size_t kRoundsMax = 256;
 constexpr double kYardstickRatioMax = 1.5;
 
 SpeedVerdict Decide(const Interval& ratio, double margin) {
@@ -58,7 +59,7 @@ std::vector<double> RoundsOf(const tunefarm::v1::Measurement& measurement, bool 
 
 Comparison ComparePaired(std::span<const double> a, std::span<const double> b, const CompareOptions& options) {
   Comparison comparison;
-  const size_t rounds = std::min({a.size(), b.size(), kRoundsMax});
+  const size_t rounds = std::min({a.size(), b.size(), size_t{kFinalRoundsMax}});
   if (rounds == 0) return comparison;
   std::vector<double> logs;
   for (size_t i = 0; i < rounds; ++i) logs.push_back(std::log(a[i] / b[i]));

@@ -61,7 +61,7 @@ MeasurementPolicy ResolvePolicy(const MeasurementPolicy& policy) {
                                                                               : preset.target_relative_half_width);
   resolved.set_time_budget_ms(Resolve(policy.time_budget_ms(), preset.time_budget_ms, 60'000));
   resolved.set_finalists(Resolve(policy.finalists(), preset.finalists, 32));
-  resolved.set_final_rounds(Resolve(policy.final_rounds(), preset.final_rounds, 64));
+  resolved.set_final_rounds(Resolve(policy.final_rounds(), preset.final_rounds, kFinalRoundsMax));
   resolved.set_input_copies(Resolve(policy.input_copies(), 1, 16));
   if (policy.locked_clock_mhz() != 0) {
     resolved.set_locked_clock_mhz(std::clamp(policy.locked_clock_mhz(), kLockedClockMhzMin, kLockedClockMhzMax));

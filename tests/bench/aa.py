@@ -40,8 +40,11 @@ CASES = {
 }
 
 
-# Where it is not 8: a launch of a few microseconds takes a percent more or less by where the driver puts the code.
-ROUNDS = {"vector_add_1M": 32}
+# Rounds of a pair, where they are not 8, and samples of a round, where they are not 8 (0: 30 ms of them). A launch of 7 us
+# takes 2 % more or less by where a round's load puts the code: many rounds. One of 25 us that reads memory differs by 7 % from
+# sample to sample: many samples. At the power limit a sample of 3 ms takes 30 ms: few.
+ROUNDS = {"vector_add_1M": 128, "row_sum_20us": 10}
+SAMPLES = {"vector_add_1M": 12, "row_sum_20us": 0, "matmul_bf16_8192": 2, "llama4_up_tuned": 3}
 
 
 def plain(value):
@@ -67,6 +70,9 @@ def run_case(tunefarm, name, pairs, device, out, options):
         dims.update(other_dims)
     command = [tunefarm, "doctor", "--repeatability", "--kernel", kernel, "--device", "cuda", "--pairs", str(pairs),
                "--rounds", str(ROUNDS.get(name, 8)), "--output", "json"]
+    samples = SAMPLES.get(name, 8)
+    if samples and not any("_samples=" in option for option in options):
+        command += [f"--measure={bound}_samples={samples}" for bound in ("min", "max")]
     for flag, values in (("--dim", dims), ("--pin", pins)):
         for key, value in values.items():
             command += [flag, f"{key}={value}"]

@@ -23,6 +23,7 @@
 #include "server/base/random.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/measure/policy.h"
 #include "server/measure/repeatability.h"
 
 namespace tunefarm::cli {
@@ -230,7 +231,7 @@ void DoctorMeasureOptions::AddTo(CLI::App* command) {
       ->check(CLI::Range(1, 10'000))
       ->needs(flag);
   command->add_option("--rounds", rounds, "With --repeatability: rounds of each pair (default 8).")
-      ->check(CLI::Range(2, 64))
+      ->check(CLI::Range(2, kFinalRoundsMax))
       ->needs(flag);
   AddListOption(command, "-d,--dim", &problem.dims, "With --repeatability: a dim of the problem. May be repeated.");
   AddListOption(command, "--pin", &problem.pins,
