@@ -1,59 +1,100 @@
 #!/usr/bin/env python3
-"""Measures the winners that repeat_winner.sh collected against each other, in turns, and prints their ratios."""
+"""repeat_winner.py BIN_DIRECTORY KERNEL [--repeats 5] [--allowed 0.02] [--device cuda] [-d NAME=VALUE ...] [OPTION OF tune ...]
 
+Do repeated tunings end with equally fast configs? Tunes KERNEL from nothing --repeats times, each time with another seed and in
+a data directory of its own, then measures the winners and the default config against each other in one final. Prints the ratio
+of each to the fastest with its 95 % interval over the rounds. Needs the Python client in PYTHONPATH. Ends with 1 where a winner is more than --allowed behind.
+"""
+
+import argparse
 import json
+import math
 import pathlib
 import statistics
-import subprocess
 import sys
+import tempfile
+import time
 
-ROUNDS = 5
+import tunefarm
+from daemon_of_its_own import DaemonOfItsOwn
 
-
-def settings_of(config):
-    return sorted(f"{name}={value}" for name, value in config.items())
-
-
-def text_of(setting):
-    name, value = setting.split("=", 1)
-    return f"{name}={value.lower() if value in ('True', 'False') else value}"
+ROUNDS = 12
+STUDENT_95 = 2.201  # two-sided, 11 degrees of freedom
 
 
-def measure(kernel, device, dims, settings):
-    """The median of one run, as `tunefarm run` reports it, in ns."""
-    done = subprocess.run(["tunefarm", "run", kernel, *settings, "--device", device, *dims, "--policy", "default",
-                           "--measure", "min_samples=50", "--measure", "final_rounds=1", "--measure", "finalists=1",
-                           "--output", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True)
-    return float(json.loads(done.stdout)["measurement"]["median_ns"])
+def values_of(config):
+    """One value for equal configs, whether they are an export's (true, "64") or the client's (True, 64)."""
+    return tuple(sorted((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in config.items()))
+
+
+def numbers_of_rounds(measurement):
+    """One number a round: the mean ratio of samples to their neighbours, or of the samples where they have none."""
+    samples, neighbours = measurement.sample_ns, measurement.yardstick_ns
+    each = len(samples) // ROUNDS
+    if neighbours:
+        samples = [a / b for a, b in zip(samples, neighbours)]
+    return [statistics.median(samples[i * each:(i + 1) * each]) for i in range(ROUNDS)]
+
+
+def tune(bin_directory, common, seed, options):
+    """The winner's config and the export that holds it."""
+    with DaemonOfItsOwn(bin_directory) as call:
+        start = time.monotonic()
+        call("tune", *common, "--seed", seed, "--rows", 0, *options)
+        exported = json.loads(call("export", "bests"))
+        if len(exported["bests"]) != 1:
+            sys.exit(f"tuning {seed} ended without a best config:\n{call('results', 1)}")
+        config = exported["bests"][0]["config"]["values"]
+        print(f"tuning {seed} took {time.monotonic() - start:.0f} s: {call('results', 1, '--rows', 1).strip().splitlines()[-1]}",
+              flush=True)
+        return values_of({name: next(iter(value.values())) for name, value in config.items()}), exported
 
 
 def main():
-    out, repeats, kernel, device, dims = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:]
-    winners = {}
-    for i in range(1, repeats + 1):
-        best = json.loads((out / f"best_{i}.json").read_text())["best"]
-        winners[i] = tuple(text_of(setting) for setting in settings_of(best["config"]))
-    configs = sorted(set(winners.values()))
-    times = {config: [] for config in configs}
-    for turn in range(ROUNDS):
-        order = configs[turn % len(configs):] + configs[:turn % len(configs)]
-        for config in order:
-            times[config].append(measure(kernel, device, dims, config))
-    medians = {config: statistics.median(samples) for config, samples in times.items()}
-    fastest = min(medians, key=medians.get)
-    # Round by round against the same config, so that what drifts cancels.
-    ratios = {config: statistics.median(a / b for a, b in zip(times[config], times[fastest])) for config in configs}
-    least = min(ratios.values())
-    print(f"\ntuning {'time us':>9} {'of best':>8}  winner")
-    worst = 0
-    for i, config in winners.items():
-        ratio = ratios[config] / least
-        worst = max(worst, ratio)
-        print(f"{i:6} {medians[config] / 1e3:9.1f} {ratio:8.4f}  {' '.join(config)}")
-    print(f"{len(configs)} different winners; the worst is {worst - 1:.2%} behind the best, 2 % allowed: "
-          f"{'ok' if worst <= 1.02 else 'NOT OK'}")
-    sys.exit(worst > 1.02)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin_directory", type=pathlib.Path)
+    parser.add_argument("kernel")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--allowed", type=float, default=0.02)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("-d", "--dim", action="append", default=[])
+    arguments, options = parser.parse_known_args()
+    common = [arguments.kernel, "--device", arguments.device, *[f"--dim={dim}" for dim in arguments.dim]]
+    winners, exported = {}, None
+    for seed in range(1, arguments.repeats + 1):
+        config, its_export = tune(arguments.bin_directory, common, seed, options)
+        winners[seed] = config
+        if exported is None:
+            exported = its_export
+        else:
+            exported["bests"] += its_export["bests"]
+    distinct = set(winners.values())
+    with DaemonOfItsOwn(arguments.bin_directory) as call, tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(exported, file)
+        file.flush()
+        call("tune", *common, "--starting-configs", file.name, "--max-trials", len(distinct), "--no-memory", "--rows", 0,
+             "--measure", f"finalists={len(distinct)}", "--measure", f"final_rounds={ROUNDS}")
+        with tunefarm.Client(data_directory=call.data) as client:
+            finalists = client.results(1, purpose=tunefarm.TrialPurpose.FINALIST, outcomes=[tunefarm.Outcome.OK])
+            measured = {values_of(trial.config): client.trial(trial.name).measurement for trial in finalists}
+    missing = [seed for seed, config in winners.items() if config not in measured]
+    if missing:
+        sys.exit(f"the winners of {missing} were not measured in the final")
+    beside_neighbours = all(m.yardstick_ns for m in measured.values())
+    rounds = {config: numbers_of_rounds(measured[config]) for config in winners.values()}
+    fastest = min(rounds, key=lambda config: statistics.median(rounds[config]))
+    print(f"{'tuning':>6} {'time us':>9} {'of best':>8} {'95 % interval':>17}  winner")
+    worst = 1.0
+    for seed, config in winners.items():
+        logs = [math.log(a / b) for a, b in zip(rounds[config], rounds[fastest])]
+        center, half = statistics.mean(logs), STUDENT_95 * statistics.stdev(logs) / math.sqrt(ROUNDS)
+        worst = max(worst, math.exp(center))
+        print(f"{seed:6} {measured[config].median_ns / 1e3:9.1f} {math.exp(center):8.4f} {math.exp(center - half):8.4f} "
+              f"{math.exp(center + half):8.4f}  {' '.join(f'{k}={v}' for k, v in config)}")
+    print(f"{len(distinct)} different winners, {'beside a yardstick' if beside_neighbours else 'in rounds of blocks'}; the worst is "
+          f"{worst - 1:.2%} behind the best, {arguments.allowed:.0%} allowed: {'ok' if worst <= 1 + arguments.allowed else 'NOT OK'}")
+    return worst > 1 + arguments.allowed
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -67,6 +67,7 @@ def measurement(message: Any) -> model.Measurement:
         stop_reason=_word(measurement_pb2.StopReason, message.stop_reason, "STOP_REASON_"),
         method=_word(measurement_pb2.TimingMethod, message.method, "TIMING_METHOD_"),
         sample_ns=tuple(message.sample_ns),
+        yardstick_ns=tuple(message.yardstick_ns),
         energy=_plain(model.Energy, message.energy) if message.HasField("energy") else None)
 
 

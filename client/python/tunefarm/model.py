@@ -197,7 +197,11 @@ class Energy:
 
 @dataclass(frozen=True)
 class Measurement:
-    """How long a config takes: the median and its 95 % interval, and how that was found out."""
+    """How long a config takes: the median and its 95 % interval, and how that was found out.
+
+    `sample_ns` and `yardstick_ns` have values where a single trial of a final was asked for (Client.trial). yardstick_ns[i] is the
+    launch of another config, the same for all configs of the final, that was the direct neighbour of sample_ns[i]; it is empty
+    where the config was measured alone."""
 
     median_ns: float
     ci_low_ns: float
@@ -215,6 +219,7 @@ class Measurement:
     throttled: bool
     contended: bool
     sample_ns: Tuple[float, ...] = field(repr=False, default=())
+    yardstick_ns: Tuple[float, ...] = field(repr=False, default=())
     energy: Optional[Energy] = None
 
     def __repr__(self) -> str:
