@@ -61,6 +61,25 @@ constexpr int kClusterCols = cluster_n;
 constexpr int kClusterSize = kClusterRows * kClusterCols;
 constexpr bool kCopies = kCopyRows || kCopyCols;
 
+// --- Block scales ---
+// Operands in fp8 have a float for each kScaleBlock terms: one for each row of the output, and one for each kScaleBlock
+// columns. A step is one block of terms.
+#if defined(dtype_fp8)
+constexpr bool kScaled = true;
+#else
+constexpr bool kScaled = false;
+#endif
+constexpr int kScaleBlock = 128;
+constexpr int kColScales = CeilDiv(kCols, kScaleBlock);  // of a tile
+// Of a stage: a float for each row, then one for each block of columns, filled up to 16 bytes.
+constexpr int kScaleBytes = kScaled ? 4 * kRows + CeilDiv(kColScales, 4) * 16 : 0;
+// Threads that copy them: all that copy rows, or the warp that asks for boxes.
+constexpr int kScaleCopiers = kCopies ? 128 : 32;
+
+static_assert(!kScaled || (kForward && kDepth == kScaleBlock), "a step has one scale for each row");
+static_assert(!kScaled || kCols % kScaleBlock == 0 || kScaleBlock % kCols == 0, "tiles begin with whole blocks, or share one");
+static_assert(!kScaled || kRows % 8 == 0, "pairs of rows have pairs of scales");
+
 static_assert(kConsumers >= 1 && kConsumers <= 3 && num_warps % 4 == 0, "num_warps is 4, 8 or 12");
 static_assert(!kPingPong || kConsumers == 2, "ping-pong takes two warpgroups");
 static_assert(kStages >= 2, "at least two stages");
@@ -111,6 +130,8 @@ constexpr int kShareQ = kSplitP ? kExtentQ : kExtentQ / kSharers;
 constexpr int kTilesP = kShareP / kWgmmaM;  // wgmmas along P for each step of 16 terms.
 constexpr int kSlices = kDepth / kWgmmaK;
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
+// With scales the products of a step have accumulators of their own.
+constexpr int kAccumulators = (kScaled ? 2 : 1) * kTilesP * kSums;
 
 // Where rows of tokens are on the N side of wgmma, a group's tiles are equally high, as high as its rows ask for: two
 // of 136 rows for 266 instead of 144 and 122. Products are made in the least of these heights that is enough.
@@ -123,7 +144,7 @@ constexpr int kFitLeast = kShareQ > 4 * kFitStep ? kShareQ - 3 * kFitStep : kFit
 // rows. With one consumer there is nothing to gain.
 constexpr bool kMoveRegisters = kConsumers > 1;
 constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColTile::kBytes : 0) > 16384;
-constexpr bool kManySums = kTilesP * kSums > 160;
+constexpr bool kManySums = kAccumulators > 160;
 constexpr int kProducerRegisters = kConsumers == 3 ? (kCopies ? 56 : 32)
                                    : kManySums     ? 24
                                    : kManyRows     ? 104
@@ -155,12 +176,12 @@ constexpr bool kBulk = false;
 constexpr bool kStoreBoxes = use_tma_store;
 constexpr int kSlabRows = 16;
 constexpr int kSlabCols = kSwap ? kWgmmaM : epilogue_columns;
-constexpr int kPiecesPerRow = kSlabCols / kPieceElements;
+constexpr int kPiecesPerRow = kSlabCols / kOutPieceElements;
 constexpr int kStoreChunk = kSlabCols % 64 == 0 ? 64 : kSlabCols % 32 == 0 ? 32 : 16;  // Columns of a box.
-constexpr int kStoreSwizzleBytes = kStoreChunk * kElementBytes;
+constexpr int kStoreSwizzleBytes = kStoreChunk * kOutBytes;
 // Without boxes rows lie one behind the other, one piece apart, so that eight rows of a column of pieces use all banks.
-constexpr int kSlabPitch = kSlabCols * kElementBytes + kPieceBytes;
-constexpr int kSlabBytes = kStoreBoxes ? kSlabRows * kSlabCols * kElementBytes : kSlabRows * kSlabPitch;
+constexpr int kSlabPitch = kSlabCols * kOutBytes + kPieceBytes;
+constexpr int kSlabBytes = kStoreBoxes ? kSlabRows * kSlabCols * kOutBytes : kSlabRows * kSlabPitch;
 constexpr int kPasses = kSwap ? kTilesP : kTilesP * (kShareQ / kSlabCols);
 // Stores by the engine read their slab later: two slabs take turns.
 constexpr int kSlabBuffers = (kStoreBoxes || kBulk) && kPasses > 1 && !kSwap ? 2 : 1;
@@ -180,16 +201,18 @@ constexpr bool kJoinSlabs = kDw && kStoreBoxes;
 constexpr int kOutBoxRows = kJoinSlabs ? kWgmmaM : kSlabRows;
 
 constexpr int SlabOffset(int row, int piece) {
-  constexpr int kPiecesPerChunk = kStoreChunk / kPieceElements;
+  constexpr int kPiecesPerChunk = kStoreChunk / kOutPieceElements;
   return kStoreBoxes ? piece / kPiecesPerChunk * (kOutBoxRows * kStoreSwizzleBytes) +
                            static_cast<int>(SwizzledOffset(
                                row * kStoreSwizzleBytes + piece % kPiecesPerChunk * kPieceBytes, kStoreSwizzleBytes))
                      : row * kSlabPitch + piece * kPieceBytes;
 }
 
-// --- Shared memory: stages, slabs, barriers (full, empty, turns), row_start[E + 1], place_start[E + 1] ---
+// --- Shared memory: stages, slabs, scales of the stages, barriers (full, empty, turns), row_start[E + 1],
+// place_start[E + 1] ---
 constexpr int kSlabsBase = kStages * kStageBytes;
-constexpr int kBarriersBase = (kSlabsBase + kStagingBytes + 127) / 128 * 128;
+constexpr int kScalesBase = (kSlabsBase + kStagingBytes + 127) / 128 * 128;
+constexpr int kBarriersBase = kScalesBase + (kStages * kScaleBytes + 127) / 128 * 128;
 constexpr int kTableBase = kBarriersBase + kStages * 16 + 16;
 constexpr int SharedBytes(int experts) { return kTableBase + 8 * (experts + 1); }
 
@@ -198,7 +221,7 @@ static_assert(!kStoreBoxes || (kSlabBytes % 1024 == 0 || kStoreSwizzleBytes < 12
 static_assert(SharedBytes(1) <= 232448, "227 KiB for a block");
 
 // --- Arrivals that a phase takes ---
-constexpr int kFullArrivals = 1 + (kCopies ? 128 : 0);
+constexpr int kFullArrivals = 1 + (kCopies || kScaled ? kScaleCopiers : 0);
 constexpr int kEmptyArrivals = 4 * kSharers * kClusterSize;
 constexpr int kTurnArrivals = 4;
 

@@ -92,9 +92,9 @@ HOPPER_FN int ActiveTiles(const Arguments& arguments, const Work& work, int grou
 
 // One warpgroup's walk through the stages of one tile, with wgmmas for `kTiles` of its tiles of 64, or none, each for
 // the first kN of its share of Q.
-template <int kTiles, int kN = kShareQ>
-HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
-                             int group, int thread, float (&sums)[kTilesP][kSums]) {
+template <int kTiles, int kN>
+HOPPER_FN void MultiplyPlainTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
+                                  int group, int thread, float (&sums)[kTilesP][kSums]) {
   const int lane = thread % 32;
   const u32 share_p = kPingPong || !kSplitP ? 0 : TileP::Origin(group * kShareP, 0);
   const u32 share_q = kSplitP ? 0 : TileQ::Origin(group * kShareQ, 0);
@@ -140,6 +140,115 @@ HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barri
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) PinAccumulators(sums[tile]);
     if (work.steps > 0) Release(barriers, previous, lane);
+  }
+}
+
+// What a thread needs of a step's scales: of the accumulators' rows and columns of the output.
+struct StepScales {
+  // By tile of 64 along P: the scales of the accumulators with an even and with an odd index / 2, rows or, with
+  // swap_operands, the one of the columns' block twice.
+  float p[kTilesP][2];
+  // Along Q: with swap_operands a row's for each column of accumulators that the thread has, else a block's.
+  static constexpr int kCount = kSwap ? kShareQ / 4 : CeilDiv(kShareQ, kScaleBlock);
+  float q[kCount];
+
+  // The factor of accumulator `index` of tile `tile`.
+  HOPPER_FN float Of(int tile, int index) const {
+    const int column = kSwap ? index / 4 * 2 + index % 2 : index / 4 * 8 / kScaleBlock;
+    return p[tile][index / 2 % 2] * q[column];
+  }
+};
+
+// `scales` is the address of the stage's scales; kN as in MultiplyPlainTiles.
+template <int kN>
+HOPPER_FN void ReadScales(u32 scales, int group, int thread, StepScales& result) {
+  const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
+  const int share_q = kSplitP ? 0 : group * kShareQ;
+  const u32 cols = scales + 4 * kRows;
+#pragma unroll
+  for (int tile = 0; tile < kTilesP; ++tile) {
+    const int first = share_p + tile * kWgmmaM;
+    if constexpr (kSwap) {
+      result.p[tile][0] = result.p[tile][1] = LoadSharedFloat(cols + first / kScaleBlock * 4);
+    } else {
+      result.p[tile][0] = LoadSharedFloat(scales + 4 * (first + AccumulatorRow(thread, 0)));
+      result.p[tile][1] = LoadSharedFloat(scales + 4 * (first + AccumulatorRow(thread, 2)));
+    }
+  }
+  if constexpr (kSwap) {
+#pragma unroll
+    for (int i = 0; i < kN / 8; ++i) {
+      LoadSharedFloats(scales + 4 * (share_q + AccumulatorColumn(thread, 4 * i)), result.q[2 * i], result.q[2 * i + 1]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < StepScales::kCount; ++i) result.q[i] = LoadSharedFloat(cols + (share_q / kScaleBlock + i) * 4);
+  }
+}
+
+// As MultiplyPlainTiles, for operands with block scales: a step's products have accumulators of their own, which are
+// multiplied by the scales and added to the sums in single precision. While one warpgroup does that, the tensor cores
+// work for the other ones, and for this one's next tile along P.
+template <int kTiles, int kN>
+HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
+                                   int group, int thread, float (&sums)[kTilesP][kSums]) {
+  const int lane = thread % 32;
+  const u32 share_p = kPingPong || !kSplitP ? 0 : TileP::Origin(group * kShareP, 0);
+  const u32 share_q = kSplitP ? 0 : TileQ::Origin(group * kShareQ, 0);
+  const u64 p = TileP::Descriptor(stages + kOffsetP + share_p);
+  const u64 q = TileQ::Descriptor(stages + kOffsetQ + share_q);
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int i = 0; i < kN / 2; ++i) sums[tile][i] = 0.0f;
+  }
+#pragma unroll 1
+  for (int step = 0; step < work.steps; ++step) {
+    BarrierWait(barriers.Full(ring.stage), ring.parity);
+    if constexpr (kTiles > 0) {
+      const u32 offset = ring.stage * kStageBytes;
+      float products[kTiles][kSums];
+      if (kCopies) FenceProxyAsync();
+      WgmmaFence();
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int slice = 0; slice < kSlices; ++slice) {
+          Wgmma<kN, TileP::kTransposed, TileQ::kTransposed>(
+              products[tile], Advanced(p, offset + TileP::Origin(tile * kWgmmaM, slice * kWgmmaK)),
+              Advanced(q, offset + TileQ::Origin(0, slice * kWgmmaK)), slice > 0 ? 1 : 0);
+        }
+        WgmmaCommit();
+      }
+      StepScales scales;
+      ReadScales<kN>(stages + kScalesBase + ring.stage * kScaleBytes, group, thread, scales);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        if (tile + 1 < kTiles) {
+          WgmmaWait<1>();
+        } else {
+          WgmmaWait<0>();
+          Release(barriers, ring.stage, lane);
+        }
+        PinAccumulators(products[tile]);
+#pragma unroll
+        for (int i = 0; i < kN / 2; ++i) sums[tile][i] += scales.Of(tile, i) * products[tile][i];
+      }
+    } else {
+      Release(barriers, ring.stage, lane);
+    }
+    ring.Advance();
+  }
+  if (kPingPong && lane == 0) BarrierArrive(barriers.Turn(1 - group));
+}
+
+template <int kTiles, int kN = kShareQ>
+HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
+                             int group, int thread, float (&sums)[kTilesP][kSums]) {
+  if constexpr (kScaled) {
+    MultiplyScaledTiles<kTiles, kN>(work, stages, barriers, ring, group, thread, sums);
+  } else {
+    MultiplyPlainTiles<kTiles, kN>(work, stages, barriers, ring, group, thread, sums);
   }
 }
 

@@ -23,7 +23,7 @@ HOPPER_FN float Factor(const Arguments& arguments, int out_row) {
   return fuse_mul_post ? RoundToElement(arguments.topk_weights[out_row]) : 1.0f;
 }
 
-HOPPER_FN Element* OutPlace(const Arguments& arguments, int out_row, int col) {
+HOPPER_FN OutElement* OutPlace(const Arguments& arguments, int out_row, int col) {
   return arguments.out + static_cast<long long>(out_row) * arguments.OutCols() + col;
 }
 
@@ -44,7 +44,7 @@ HOPPER_FN void StoreDirect(const Arguments& arguments, const Work& work, int sha
       const int out_row = OutRow(arguments, work, row);
       const float factor = Factor(arguments, out_row);
       const int first_col = work.col + share_col + AccumulatorColumn(thread, 0);
-      Element* const target = OutPlace(arguments, out_row, first_col);
+      OutElement* const target = OutPlace(arguments, out_row, first_col);
 #pragma unroll
       for (int i = 0; i < kShareQ / 8; ++i) {
         u32 pair = RoundPair(work, sums[tile][4 * i + 2 * half], sums[tile][4 * i + 2 * half + 1]);
@@ -86,7 +86,7 @@ HOPPER_FN void StoreSlab(const Arguments& arguments, const SlabRows& rows, int c
   if constexpr (kBulk) {
     const int count = cols - col < kSlabCols ? cols - col : kSlabCols;
     if (lane < kSlabRows && lane < rows.valid && count > 0) {
-      StoreBulk(OutPlace(arguments, rows.place, col), slab + lane * kSlabPitch, count * kElementBytes);
+      StoreBulk(OutPlace(arguments, rows.place, col), slab + lane * kSlabPitch, count * kOutBytes);
     }
   } else {
     // With many sums a loop: unrolled, the places of all rows would be kept in registers that are not there.
@@ -97,13 +97,13 @@ HOPPER_FN void StoreSlab(const Arguments& arguments, const SlabRows& rows, int c
       const int piece = index % kPiecesPerRow;
       const int place = Shuffle(rows.place, row);
       const float factor = fuse_mul_post ? Shuffle(rows.factor, row) : 1.0f;
-      if (row < rows.valid && col + piece * kPieceElements < cols) {
+      if (row < rows.valid && col + piece * kOutPieceElements < cols) {
         Piece values = LoadPiece(slab + SlabOffset(row, piece));
         if (fuse_mul_post) {
 #pragma unroll
           for (int word = 0; word < 4; ++word) values.words[word] = ScalePair(values.words[word], factor);
         }
-        StoreGlobalPiece(OutPlace(arguments, place, col + piece * kPieceElements), values);
+        StoreGlobalPiece(OutPlace(arguments, place, col + piece * kOutPieceElements), values);
       }
     }
   }

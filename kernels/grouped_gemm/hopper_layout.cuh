@@ -16,11 +16,17 @@ namespace hopper {
 using u32 = unsigned;
 using u64 = unsigned long long;
 
+#if defined(dtype_fp8)
+constexpr int kElementBytes = 1;  // Of the operands: e4m3.
+#else
 constexpr int kElementBytes = 2;  // bf16 and fp16
-constexpr int kPieceBytes = 16;   // The unit that swizzles move and that one thread copies.
+#endif
+constexpr int kOutBytes = 2;     // An element of the output.
+constexpr int kPieceBytes = 16;  // The unit that swizzles move and that one thread copies.
 constexpr int kPieceElements = kPieceBytes / kElementBytes;
+constexpr int kOutPieceElements = kPieceBytes / kOutBytes;
 constexpr int kWgmmaM = 64;
-constexpr int kWgmmaK = 16;
+constexpr int kWgmmaK = 32 / kElementBytes;  // The terms of one wgmma: 32 bytes of each row.
 
 constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
@@ -56,7 +62,8 @@ template <bool kDepthIsContiguous, int kExtent, int kDepth>
 struct OperandTile {
   static constexpr int kFast = kDepthIsContiguous ? kDepth : kExtent;
   static constexpr int kSlow = kDepthIsContiguous ? kExtent : kDepth;
-  static constexpr int kChunk = kFast % 64 == 0 ? 64 : kFast % 32 == 0 ? 32 : 16;
+  static constexpr int kFastBytes = kFast * kElementBytes;
+  static constexpr int kChunk = (kFastBytes % 128 == 0 ? 128 : kFastBytes % 64 == 0 ? 64 : 32) / kElementBytes;
   static constexpr int kChunks = kFast / kChunk;
   static constexpr int kSwizzleBytes = kChunk * kElementBytes;
   static constexpr int kChunkBytes = kSlow * kSwizzleBytes;
@@ -69,7 +76,7 @@ struct OperandTile {
   static constexpr u32 kLeadingBytes = kDepthIsContiguous ? kPieceBytes : kChunkBytes;
   static constexpr u32 kStrideBytes = 8 * kSwizzleBytes;
 
-  static_assert(kFast % 16 == 0 && kSlow % 8 == 0, "tiles are made of whole swizzle patterns");
+  static_assert(kFastBytes % 32 == 0 && kSlow % 8 == 0, "tiles are made of whole swizzle patterns");
   static_assert(kChunkBytes % 1024 == 0 || kChunks == 1, "each chunk begins with a whole swizzle pattern");
 
   // Where the operand of a wgmma that begins at this extent and this term starts.
@@ -78,7 +85,7 @@ struct OperandTile {
                               : extent / kChunk * kChunkBytes + term * kSwizzleBytes;
   }
 
-  // Where the 16-byte piece of slow index `slow` that begins at fast index 8 * `piece` lies.
+  // Where the 16-byte piece of slow index `slow` that begins at fast index kPieceElements * `piece` lies.
   static constexpr u32 PieceOffset(int slow, int piece) {
     constexpr int kPiecesPerChunk = kChunk / kPieceElements;
     return piece / kPiecesPerChunk * kChunkBytes +

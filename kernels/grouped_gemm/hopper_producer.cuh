@@ -1,7 +1,8 @@
 // The loading warpgroup: fills stages with tiles of both operands, ahead of those that multiply and across tiles.
 //
 // Boxes are copied by the copy engine at the word of one thread. Rows that are gathered are copied by all 128 threads,
-// 16 bytes each, into the same swizzled places; what lies outside of a group is filled with zeros there.
+// 16 bytes each, into the same swizzled places; what lies outside of a group is filled with zeros there. Block scales
+// are copied by threads, too: those of a tile's rows begin anywhere and may be far apart.
 #pragma once
 
 #include "hopper_ptx.cuh"
@@ -225,6 +226,71 @@ struct CopierIf<false, Copier> {
 using RowsCopier = CopierIf<kCopyRows, RowCopier<RowTile, kForward ? kGatherX : kGatherDy, kForward>>::Type;
 using ColsCopier = CopierIf<kCopyCols, RowCopier<ColTile, kGatherX, true>>::Type;
 
+// Copies the block scales of each step: a tile's rows' and its columns'. Rows outside of the group have zeros.
+class ScaleCopier {
+ public:
+  HOPPER_FN ScaleCopier(const Arguments& arguments, int thread)
+      : arguments_(arguments),
+        thread_(thread),
+        expert_blocks_(CeilDiv(arguments.OutCols(), kScaleBlock)),
+        term_blocks_(CeilDiv(arguments.Terms(), kScaleBlock)) {}
+
+  HOPPER_FN void Begin(const Work& work) {
+#pragma unroll
+    for (int i = 0; i < kRowsPerThread; ++i) {
+      const int row = thread_ + i * kScaleCopiers;
+      const int place = row < kRows ? ReadPlace<kGatherX>(arguments_, work, work.row + row) : -1;
+      rows_[i] = Divide<kGatherX>(arguments_, place);
+    }
+    const int block = work.col / kScaleBlock + thread_;
+    col_ = thread_ < kColScales && block < expert_blocks_ ? (work.expert * expert_blocks_ + block) * term_blocks_ : -1;
+  }
+
+  HOPPER_FN void Copy(int step, u32 target) const {
+    const BlockScales& scales = arguments_.scales;
+#pragma unroll
+    for (int i = 0; i < kRowsPerThread; ++i) {
+      const int row = thread_ + i * kScaleCopiers;
+      const bool inside = rows_[i] >= 0;
+      const float* source = inside ? scales.rows + static_cast<long long>(rows_[i]) * scales.row_stride +
+                                         static_cast<long long>(step) * scales.block_stride
+                                   : scales.rows;
+      if (kRows % kScaleCopiers == 0 || row < kRows) CopyFloat(target + 4 * row, source, inside);
+    }
+    if (thread_ < kColScales) {
+      const bool inside = col_ >= 0;
+      CopyFloat(target + 4 * (kRows + thread_), inside ? scales.cols + col_ + step : scales.cols, inside);
+    }
+  }
+
+ private:
+  static constexpr int kRowsPerThread = CeilDiv(kRows, kScaleCopiers);
+  static_assert(kColScales <= 32, "a thread for each block of columns");
+
+  const Arguments& arguments_;
+  int thread_;
+  int expert_blocks_;
+  int term_blocks_;
+  int rows_[kRowsPerThread];
+  int col_ = -1;
+};
+
+// Stands in where operands have no scales.
+struct NoScaleCopier {
+  HOPPER_FN NoScaleCopier(const Arguments&, int) {}
+  HOPPER_FN void Begin(const Work&) {}
+  HOPPER_FN void Copy(int, u32) const {}
+};
+
+template <bool kWanted>
+struct ScaleCopierIf {
+  using Type = ScaleCopier;
+};
+template <>
+struct ScaleCopierIf<false> {
+  using Type = NoScaleCopier;
+};
+
 // One thread of the warpgroup asks the copy engine for a stage's boxes.
 HOPPER_FN void LoadBoxes(const Arguments& arguments, const Work& work, int step, u32 stage, u32 barrier, int rank) {
   BarrierArriveExpect(barrier, kBoxBytes);
@@ -250,11 +316,13 @@ HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stage
   RingPosition<kStages> ring;
   RowsCopier rows(arguments, arguments.rows, arguments.RowLength(), thread);
   ColsCopier cols(arguments, arguments.cols, arguments.ColLength(), thread);
+  ScaleCopierIf<kScaled>::Type scales(arguments, thread);
   Walk walk(arguments, table);
   Work work;
   while (walk.Next(work)) {
     rows.Begin(work, kDw ? 0 : work.row, work.row);
     cols.Begin(work, 0, work.col);
+    scales.Begin(work);
     for (int step = 0; step < work.steps; ++step) {
       const u32 stage = stages + ring.stage * kStageBytes;
       const u32 full = barriers.Full(ring.stage);
@@ -262,7 +330,8 @@ HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stage
       if (warp == 0 && ElectOne()) LoadBoxes(arguments, work, step, stage, full, walk.rank());
       rows.Copy(work, step, stage + kRowsOffset);
       cols.Copy(work, step, stage + kColsOffset);
-      if (kCopies) CopyArrive(full);
+      scales.Copy(step, stages + kScalesBase + ring.stage * kScaleBytes);
+      if (kCopies || kScaled) CopyArrive(full);
       WarpSync();
       ring.Advance();
     }

@@ -211,6 +211,13 @@ HOPPER_FN void CopyPiece(u32 target, const Element* source, bool inside) {
                : "memory");
 }
 
+// Copies one float, or writes zero where `inside` is false (the source is then not read). Through L1, since what stands
+// beside it is asked for by the next steps.
+HOPPER_FN void CopyFloat(u32 target, const float* source, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(target), "l"(source), "r"(inside ? 4 : 0)
+               : "memory");
+}
+
 // Arrives at the barrier once all copies that this thread has begun are done; counts as one of its arrivals.
 HOPPER_FN void CopyArrive(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
@@ -230,16 +237,24 @@ HOPPER_FN Piece LoadPiece(u32 address) {
                : "memory");
   return piece;
 }
+HOPPER_FN float LoadSharedFloat(u32 address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+HOPPER_FN void LoadSharedFloats(u32 address, float& first, float& second) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(address) : "memory");
+}
 HOPPER_FN void StoreZeroPiece(u32 address) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
-HOPPER_FN void StoreGlobalPiece(Element* target, const Piece& piece) {
+HOPPER_FN void StoreGlobalPiece(OutElement* target, const Piece& piece) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(piece.words[0]), "r"(piece.words[1]),
                "r"(piece.words[2]), "r"(piece.words[3])
                : "memory");
 }
-HOPPER_FN void StoreGlobalPair(Element* target, u32 pair) {
+HOPPER_FN void StoreGlobalPair(OutElement* target, u32 pair) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(target), "r"(pair) : "memory");
 }
 
@@ -259,10 +274,10 @@ HOPPER_FN void StoreMatrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
 
 // --- Numbers ---
 
-// Rounds two values to the element type, `low` at the lower address.
+// Rounds two values to the element type of the output, `low` at the lower address.
 HOPPER_FN u32 PackPair(float low, float high) {
   u32 pair;
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
 #else
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
@@ -272,7 +287,7 @@ HOPPER_FN u32 PackPair(float low, float high) {
 
 // Multiplies both by `factor`, which is a value of the element type, and rounds again.
 HOPPER_FN u32 ScalePair(u32 pair, float factor) {
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
   return PackPair(__uint_as_float(pair << 16) * factor, __uint_as_float(pair & 0xFFFF0000u) * factor);
 #else
   float low, high;
@@ -285,7 +300,7 @@ HOPPER_FN u32 ScalePair(u32 pair, float factor) {
 
 // The nearest value of the element type.
 HOPPER_FN float RoundToElement(float value) {
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
   return __uint_as_float(PackPair(value, 0.0f) << 16);
 #else
   float rounded;

@@ -1,5 +1,5 @@
-// wgmma (PTX, "wgmma.mma_async"): D (64 x N, f32, in registers) = A (64 x 16) * B (16 x N) + D, A and B in shared
-// memory.
+// wgmma (PTX, "wgmma.mma_async"): D (64 x N, f32, in registers) = A (64 x kWgmmaK) * B (kWgmmaK x N) + D, A and B in
+// shared memory.
 //
 // Each N is an instruction of its own, spelled out by a specialization of WgmmaOf; a config uses one, or where tiles
 // are fitted to groups a few. The operand lists are made of blocks of four accumulators, of which there are N / 8.
@@ -9,10 +9,16 @@
 
 #if !defined(HOPPER_INSTRUCTIONS)
 
-#if defined(dtype_bf16)
-#define HOPPER_WGMMA_TYPES "f32.bf16.bf16"
+// With operands of 8 bits wgmma knows K-major ones alone, and has no flags that say whether they are transposed.
+#if defined(dtype_fp8)
+#define HOPPER_WGMMA_TYPES "k32.f32.e4m3.e4m3"
+#define HOPPER_WGMMA_FLAGS(transpose_a, transpose_b) ""
+#elif defined(dtype_bf16)
+#define HOPPER_WGMMA_TYPES "k16.f32.bf16.bf16"
+#define HOPPER_WGMMA_FLAGS(transpose_a, transpose_b) ", %" #transpose_a ", %" #transpose_b
 #else
-#define HOPPER_WGMMA_TYPES "f32.f16.f16"
+#define HOPPER_WGMMA_TYPES "k16.f32.f16.f16"
+#define HOPPER_WGMMA_FLAGS(transpose_a, transpose_b) ", %" #transpose_a ", %" #transpose_b
 #endif
 
 #define HOPPER_D(i) "+f"(d[4 * i]), "+f"(d[4 * i + 1]), "+f"(d[4 * i + 2]), "+f"(d[4 * i + 3])
@@ -95,9 +101,10 @@ struct WgmmaOf;
     template <bool kTransposeA, bool kTransposeB, int kCount>                                                         \
     static HOPPER_FN void Begin(float (&d)[kCount], u64 p, u64 q, int accumulate) {                                   \
       static_assert(kCount >= n / 2, "accumulators");                                                                 \
+      static_assert(kElementBytes == 2 || (!kTransposeA && !kTransposeB), "K-major operands of 8 bits");              \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #scale ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n            \
-                   "k16." HOPPER_WGMMA_TYPES " {" HOPPER_R##blocks "}, %" #a ", %" #b ", p, 1, 1, %" #transpose_a     \
-                   ", %" #transpose_b ";\n}"                                                                          \
+                   HOPPER_WGMMA_TYPES " {" HOPPER_R##blocks "}, %" #a ", %" #b ", p, 1, 1"                            \
+                   HOPPER_WGMMA_FLAGS(transpose_a, transpose_b) ";\n}"                                                \
                    : HOPPER_D##blocks                                                                                 \
                    : "l"(p), "l"(q), "r"(accumulate), "n"(kTransposeA ? 1 : 0), "n"(kTransposeB ? 1 : 0));            \
     }                                                                                                                 \

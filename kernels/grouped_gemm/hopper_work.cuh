@@ -7,13 +7,22 @@
 
 namespace hopper {
 
+// One float for each 128 terms of a row, and for each 128 x 128 block of an expert's weights, whose blocks of terms are
+// next to each other. A row's scale of block b is rows[row * row_stride + b * block_stride].
+struct BlockScales {
+  const float* rows;
+  const float* cols;
+  int row_stride;
+  int block_stride;
+};
+
 struct Arguments {
   const TensorMap* row_map;  // The operand with the output's rows,
   const TensorMap* col_map;  // the one with its columns,
   const TensorMap* out_map;  // and the output; used as far as the config uses the copy engine.
   const Element* rows;
   const Element* cols;
-  Element* out;
+  OutElement* out;
   GroupSizes sizes;
   const int* gather_indices;
   const float* topk_weights;
@@ -22,6 +31,7 @@ struct Arguments {
   int k;
   int topk;
   int band;
+  BlockScales scales;  // of operands in fp8
 
   HOPPER_FN int OutCols() const { return kForward ? n : k; }
   HOPPER_FN int TileCols() const { return CeilDiv(OutCols(), kCols); }

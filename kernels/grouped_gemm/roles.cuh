@@ -11,14 +11,19 @@
 #define OP_DX 2
 #define OP_DW 3
 
-#if !defined(dtype_bf16) && !defined(dtype_f16)
-#error "define dtype_bf16 or dtype_f16"
+#if !defined(dtype_bf16) && !defined(dtype_f16) && !defined(dtype_fp8)
+#error "define dtype_bf16, dtype_f16 or dtype_fp8"
 #endif
 #if !defined(fuse_mul_post)
 #define fuse_mul_post 0
 #endif
 
-using Element = unsigned short;  // The bits of a bfloat16 or a half.
+using OutElement = unsigned short;  // The bits of a bfloat16 or a half; of operands in fp8 the product is in bfloat16.
+#if defined(dtype_fp8)
+using Element = unsigned char;  // The bits of an e4m3.
+#else
+using Element = OutElement;
+#endif
 
 constexpr bool kPermuteX = permute_x;
 constexpr bool kPermuteY = permute_y;

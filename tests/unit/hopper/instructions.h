@@ -65,6 +65,7 @@ void StoreWaitRead() {
 inline void StoreWait() { machine::StoreWait(0, true); }
 
 inline void CopyPiece(u32 target, const Element* source, bool inside) { machine::CopyPiece(target, source, inside); }
+inline void CopyFloat(u32 target, const float* source, bool inside) { machine::CopyPiece(target, source, inside, 4); }
 inline void CopyArrive(u32 barrier) { machine::CopyArrive(barrier); }
 
 struct Piece {
@@ -75,16 +76,26 @@ inline Piece LoadPiece(u32 address) {
   machine::ReadShared(address, &piece, 16);
   return piece;
 }
+inline float LoadSharedFloat(u32 address) {
+  float value;
+  machine::ReadShared(address, &value, 4);
+  return value;
+}
+inline void LoadSharedFloats(u32 address, float& first, float& second) {
+  if (address % 8 != 0) machine::Trap();
+  first = LoadSharedFloat(address);
+  second = LoadSharedFloat(address + 4);
+}
 inline void StoreZeroPiece(u32 address) {
   const Piece zero{};
   machine::WriteShared(address, &zero, 16);
 }
-inline void StoreGlobalPiece(Element* target, const Piece& piece) {
+inline void StoreGlobalPiece(OutElement* target, const Piece& piece) {
   machine::CheckGlobal(target, 16);
   if (reinterpret_cast<u64>(target) % 16 != 0) machine::Trap();
   __builtin_memcpy(target, &piece, 16);
 }
-inline void StoreGlobalPair(Element* target, u32 pair) {
+inline void StoreGlobalPair(OutElement* target, u32 pair) {
   machine::CheckGlobal(target, 4);
   if (reinterpret_cast<u64>(target) % 4 != 0) machine::Trap();
   __builtin_memcpy(target, &pair, 4);
@@ -112,7 +123,7 @@ void StoreMatrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
 }
 
 inline float BitsToFloat(u32 bits) { return __builtin_bit_cast(float, bits); }
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
 inline float ElementToFloat(unsigned short bits) { return BitsToFloat(static_cast<u32>(bits) << 16); }
 inline u32 RoundedBits(float value) {
   const u32 bits = __builtin_bit_cast(u32, value);
@@ -122,6 +133,26 @@ inline u32 RoundedBits(float value) {
 #else
 inline float ElementToFloat(unsigned short bits) { return static_cast<float>(__builtin_bit_cast(_Float16, bits)); }
 inline u32 RoundedBits(float value) { return __builtin_bit_cast(unsigned short, static_cast<_Float16>(value)); }
+#endif
+#if defined(dtype_fp8)
+// OCP 8-bit floating point, e4m3: 4 bits of exponent with bias 7, 3 of mantissa, no infinities, NaN where both are ones.
+inline float OperandToFloat(unsigned short bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const float value = exponent == 15 && mantissa == 7 ? __builtin_nanf("")
+                      : exponent == 0                 ? __builtin_ldexpf(static_cast<float>(mantissa), -9)
+                                      : __builtin_ldexpf(static_cast<float>(8 + mantissa), exponent - 10);
+  return (bits & 0x80) != 0 ? -value : value;
+}
+// Of values that e4m3 has, and NaN of those past its largest, 448.
+inline unsigned short OperandBits(float value) {
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    if (OperandToFloat(static_cast<unsigned short>(bits)) == value) return static_cast<unsigned short>(bits);
+  }
+  return 0x7F;
+}
+#else
+inline float OperandToFloat(unsigned short bits) { return ElementToFloat(bits); }
+inline unsigned short OperandBits(float value) { return static_cast<unsigned short>(RoundedBits(value)); }
 #endif
 inline u32 PackPair(float low, float high) { return RoundedBits(low) | RoundedBits(high) << 16; }
 inline float RoundToElement(float value) { return ElementToFloat(static_cast<unsigned short>(RoundedBits(value))); }
@@ -154,7 +185,7 @@ void PinAccumulators(float (&d)[kCount]) {
 template <int kN, bool kTransposeA, bool kTransposeB, int kCount>
 void Wgmma(float (&d)[kCount], u64 a, u64 b, int accumulate) {
   static_assert(kN <= 2 * kCount, "accumulators");
-  machine::Wgmma({kN, kTransposeA, kTransposeB, a, b, accumulate != 0, ElementToFloat}, d);
+  machine::Wgmma({kN, kTransposeA, kTransposeB, a, b, accumulate != 0, kElementBytes, OperandToFloat}, d);
 }
 
 }  // namespace hopper

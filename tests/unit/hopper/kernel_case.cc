@@ -12,7 +12,12 @@ namespace tunefarm::TUNEFARM_CASE {
 #define fuse_mul_post 0
 #endif
 
-using Element = unsigned short;
+using OutElement = unsigned short;
+#if defined(dtype_fp8)
+using Element = unsigned char;
+#else
+using Element = OutElement;
+#endif
 struct alignas(64) TensorMap {
   unsigned long long words[16];
 };
@@ -25,9 +30,10 @@ namespace {
 void RunThread(const KernelProblem& problem) {
   const GroupSizes sizes = {problem.m_sizes, problem.group_ends};
   hopper::Run({static_cast<const TensorMap*>(problem.row_map), static_cast<const TensorMap*>(problem.col_map),
-               static_cast<const TensorMap*>(problem.out_map), problem.rows, problem.cols, problem.out, sizes,
-               problem.gather_indices, problem.topk_weights, problem.experts, problem.n, problem.k, problem.topk,
-               problem.band});
+               static_cast<const TensorMap*>(problem.out_map), static_cast<const Element*>(problem.rows),
+               static_cast<const Element*>(problem.cols), problem.out, sizes, problem.gather_indices,
+               problem.topk_weights, problem.experts, problem.n, problem.k, problem.topk, problem.band,
+               {problem.row_scales, problem.col_scales, problem.scale_row_stride, problem.scale_block_stride}});
 }
 
 #define TUNEFARM_TEXT_OF(x) #x
@@ -38,16 +44,13 @@ const RegisterKernelCase registered({
       hopper::kForward ? Product::kForward
       : hopper::kDx    ? Product::kDx
                        : Product::kDw,
-#if defined(dtype_bf16)
-      true,
-#else
-      false,
-#endif
-      permute_x, permute_y, fuse_mul_post, hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
+      hopper::kElementBytes, permute_x, permute_y, fuse_mul_post, hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
       {hopper::RowTile::kChunk, hopper::kRowBoxSlow, hopper::RowTile::kSwizzleBytes},
       {hopper::ColTile::kChunk, hopper::kColBoxSlow, hopper::ColTile::kSwizzleBytes},
       {hopper::kStoreChunk, hopper::kOutBoxRows, hopper::kStoreSwizzleBytes},
       [](int experts) { return hopper::SharedBytes(experts); }, RunThread,
+      [](uint16_t bits) { return hopper::OperandToFloat(bits); },
+      [](float value) { return static_cast<uint16_t>(hopper::OperandBits(value)); },
       [](uint16_t bits) { return hopper::ElementToFloat(bits); },
       [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
 });

@@ -20,8 +20,8 @@ struct KernelProblem {
   const void* row_map;  // TensorMap
   const void* col_map;
   const void* out_map;
-  const uint16_t* rows;
-  const uint16_t* cols;
+  const void* rows;
+  const void* cols;
   uint16_t* out;
   const int* m_sizes;
   int group_ends;  // 1: m_sizes holds where groups end
@@ -32,12 +32,17 @@ struct KernelProblem {
   int k;
   int topk;
   int band;
+  // Of operands in fp8.
+  const float* row_scales;
+  const float* col_scales;
+  int scale_row_stride;
+  int scale_block_stride;
 };
 
 struct KernelCase {
   std::string name;
   Product product;
-  bool bf16;
+  int element_bytes;  // of the operands: 2, or 1 in fp8, which have block scales
   bool gather_x;  // permute_x
   bool gather_y;  // permute_y
   bool multiply;
@@ -50,7 +55,9 @@ struct KernelCase {
   BoxShape out_box;
   int (*shared_bytes)(int experts);
   void (*run)(const KernelProblem& problem);  // As one thread of the machine.
-  float (*to_float)(uint16_t);
+  float (*operand_to_float)(uint16_t);
+  uint16_t (*to_operand)(float);
+  float (*to_float)(uint16_t);  // of the output
   uint16_t (*to_element)(float);
 };
 

@@ -1,6 +1,7 @@
 // Runs configs of the sm_90a kernels on the machine and compares every bit.
 //
-// All values are small whole numbers, so that sums are exact in any order and every result has one right rounding.
+// All values are small whole numbers and all block scales powers of two, so that sums are exact in any order and every
+// result has one right rounding.
 #include <gtest/gtest.h>
 #include <string.h>
 
@@ -45,6 +46,30 @@ struct Tensor {
   hopper_machine::Span span() const { return {data, size * 2}; }
 };
 
+// An operand: elements of 1 or 2 bytes, aligned alike.
+struct Operand {
+  std::vector<uint8_t> memory;
+  uint8_t* data = nullptr;
+  size_t size = 0;
+  size_t element_bytes;
+
+  Operand(size_t count, int bytes)
+      : memory(count * static_cast<size_t>(bytes) + 256), size(count), element_bytes(static_cast<size_t>(bytes)) {
+    data = memory.data() + (256 - reinterpret_cast<uintptr_t>(memory.data()) % 256);
+  }
+  uint16_t operator[](size_t i) const {
+    uint16_t bits = 0;
+    memcpy(&bits, data + i * element_bytes, element_bytes);
+    return bits;
+  }
+  void Fill(size_t first, size_t count, uint16_t bits) {
+    for (size_t i = first; i < first + count; ++i) memcpy(data + i * element_bytes, &bits, element_bytes);
+  }
+  hopper_machine::Span span() const { return {data, size * element_bytes}; }
+};
+
+constexpr int kScaleBlock = 128;
+
 struct Sizes {
   std::vector<int> m;
   int n;
@@ -80,20 +105,23 @@ class Trial {
     const size_t m = static_cast<size_t>(rows_), n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k),
                  e = static_cast<size_t>(experts_);
     const size_t x_rows = kernel_.gather_x ? m / static_cast<size_t>(sizes_.topk) : m;
-    Tensor x = Values(x_rows * k), dy = Values(m * n), w = Values(e * n * k);
-    AddInfinities(x.data, dy.data, w.data);
+    Operand x = Values(x_rows * k), dy = Values(m * n), w = Values(e * n * k);
+    AddInfinities(x, dy, w);
+    DrawScales(x_rows);
     Tensor out(forward ? m * n : dx ? m * k : e * n * k, kGuard, kPoison);
     const std::vector<uint16_t> pristine = out.memory;
 
     const uint64_t row_length = forward ? k : n;
-    const MapWords row_map(MakeBoxMap(forward ? x.data : dy.data, {row_length, forward ? x_rows : m}, {2 * row_length},
-                                      {kernel_.row_box.fast, kernel_.row_box.slow}, kernel_.row_box.swizzle_bytes));
+    const int bytes = kernel_.element_bytes;
+    const MapWords row_map(MakeBoxMap(forward ? x.data : dy.data, {row_length, forward ? x_rows : m},
+                                      {x.element_bytes * row_length}, {kernel_.row_box.fast, kernel_.row_box.slow},
+                                      kernel_.row_box.swizzle_bytes, bytes));
     const MapWords col_map(kernel_.product == Product::kDw
                                ? MakeBoxMap(x.data, {k, x_rows}, {2 * k}, {kernel_.col_box.fast, kernel_.col_box.slow},
                                             kernel_.col_box.swizzle_bytes)
-                               : MakeBoxMap(w.data, {k, n, e}, {2 * k, 2 * n * k},
+                               : MakeBoxMap(w.data, {k, n, e}, {w.element_bytes * k, w.element_bytes * n * k},
                                             {kernel_.col_box.fast, kernel_.col_box.slow, 1},
-                                            kernel_.col_box.swizzle_bytes));
+                                            kernel_.col_box.swizzle_bytes, bytes));
     const uint64_t out_cols = forward ? n : k;
     const MapWords out_map(
         kernel_.product == Product::kDw
@@ -119,20 +147,34 @@ class Trial {
                                 sizes_.n,
                                 sizes_.k,
                                 sizes_.topk,
-                                sizes_.band};
+                                sizes_.band,
+                                row_scales_.data(),
+                                col_scales_.data(),
+                                scale_row_stride_,
+                                scale_block_stride_};
     const int blocks = kernel_.cluster * static_cast<int>(1 + numbers_.Next(3));
     const hopper_machine::Launch launch{blocks, kernel_.cluster, kernel_.threads, kernel_.shared_bytes(experts_),
                                         numbers_.state};
     ASSERT_NO_THROW_WITH_TEXT([&] {
-      hopper_machine::Run(launch, {x.span(), dy.span(), w.span(), out.span()}, [&] { kernel_.run(problem); });
+      hopper_machine::Run(launch,
+                          {x.span(),
+                           dy.span(),
+                           w.span(),
+                           out.span(),
+                           {row_scales_.data(), row_scales_.size() * sizeof(float)},
+                           {col_scales_.data(), col_scales_.size() * sizeof(float)}},
+                          [&] { kernel_.run(problem); });
     });
 
     std::vector<uint16_t> expected = pristine;
-    Reference(x.data, dy.data, w.data, expected.data() + (out.data - out.memory.data()));
+    Reference(x, dy, w, expected.data() + (out.data - out.memory.data()));
     int wrong = 0;
     for (size_t i = 0; i < expected.size(); ++i) {
       if (expected[i] == out.memory[i]) continue;
-      if (std::isnan(Value(expected[i])) && std::isnan(Value(out.memory[i])) && expected[i] != kPoison) continue;
+      if (std::isnan(kernel_.to_float(expected[i])) && std::isnan(kernel_.to_float(out.memory[i])) &&
+          expected[i] != kPoison) {
+        continue;
+      }
       if (++wrong > 5) continue;
       const auto at = static_cast<int64_t>(i) - (out.data - out.memory.data());
       ADD_FAILURE() << kernel_.name << ": element " << at << " (row " << at / static_cast<int64_t>(out_cols)
@@ -154,60 +196,90 @@ class Trial {
     }
   }
 
-  Tensor Values(size_t count) {
-    Tensor tensor(count, 0, 0);
-    for (size_t i = 0; i < count; ++i) tensor.data[i] = kernel_.to_element(static_cast<float>(numbers_.Next(5)) - 2.0f);
-    return tensor;
+  Operand Values(size_t count) {
+    uint16_t bits[5];
+    for (int i = 0; i < 5; ++i) bits[i] = kernel_.to_operand(static_cast<float>(i) - 2.0f);
+    Operand operand(count, kernel_.element_bytes);
+    for (size_t i = 0; i < count; ++i) operand.Fill(i, 1, bits[numbers_.Next(5)]);
+    return operand;
   }
 
-  void AddInfinities(uint16_t* x, uint16_t* dy, uint16_t* w) const {
+  // Powers of two; the rows' blocks are next to each other, or the blocks' rows are, from a multiple of 16 bytes on.
+  void DrawScales(size_t x_rows) {
+    if (kernel_.element_bytes != 1) return;
+    const auto blocks = [](int extent) { return static_cast<size_t>((extent + kScaleBlock - 1) / kScaleBlock); };
+    const bool by_row = numbers_.Next(2) == 0;
+    const size_t pitch = (x_rows + 3) / 4 * 4;
+    scale_row_stride_ = by_row ? static_cast<int>(blocks(sizes_.k)) : 1;
+    scale_block_stride_ = by_row ? 1 : static_cast<int>(pitch);
+    const auto fill = [this](std::vector<float>* scales, size_t count) {
+      for (size_t i = 0; i < count; ++i) scales->push_back(std::ldexp(1.0f, static_cast<int>(numbers_.Next(4)) - 2));
+    };
+    fill(&row_scales_, pitch * blocks(sizes_.k));
+    fill(&col_scales_, sizes_.m.size() * blocks(sizes_.n) * blocks(sizes_.k));
+  }
+
+  void AddInfinities(Operand& x, Operand& dy, Operand& w) const {
     if (infinite_ < 0) return;
     const size_t n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k);
-    const uint16_t infinity = kernel_.to_element(INFINITY);
-    std::fill_n(w + static_cast<size_t>(infinite_) * n * k, n * k, infinity);
+    const uint16_t infinity = kernel_.to_operand(INFINITY);
+    w.Fill(static_cast<size_t>(infinite_) * n * k, n * k, infinity);
     const int first = std::accumulate(sizes_.m.begin(), sizes_.m.begin() + infinite_, 0);
     for (int row = first; row < first + sizes_.m[static_cast<size_t>(infinite_)]; ++row) {
       const size_t place = static_cast<size_t>(gather_[static_cast<size_t>(row)]);
-      std::fill_n(dy + (kernel_.gather_y ? place : static_cast<size_t>(row)) * n, n, infinity);
-      if (!kernel_.gather_x) std::fill_n(x + static_cast<size_t>(row) * k, k, infinity);
+      dy.Fill((kernel_.gather_y ? place : static_cast<size_t>(row)) * n, n, infinity);
+      if (!kernel_.gather_x) x.Fill(static_cast<size_t>(row) * k, k, infinity);
     }
   }
 
-  void Reference(const uint16_t* x, const uint16_t* dy, const uint16_t* w, uint16_t* out) const {
+  // What the scales of row `x_row` and of column `column` of expert `expert` make of term `term`.
+  float Scale(size_t x_row, size_t expert, size_t column, size_t term) const {
+    if (row_scales_.empty()) return 1.0f;
+    const auto blocks = [](int extent) { return static_cast<size_t>((extent + kScaleBlock - 1) / kScaleBlock); };
+    const size_t block = term / kScaleBlock;
+    return row_scales_[x_row * static_cast<size_t>(scale_row_stride_) +
+                       block * static_cast<size_t>(scale_block_stride_)] *
+           col_scales_[(expert * blocks(sizes_.n) + column / kScaleBlock) * blocks(sizes_.k) + block];
+  }
+
+  void Reference(const Operand& x, const Operand& dy, const Operand& w, uint16_t* out) const {
     const size_t n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k);
     size_t row = 0;
     for (size_t e = 0; e < sizes_.m.size(); ++e) {
       std::vector<float> dw(kernel_.product == Product::kDw ? n * k : 0);
       for (int i = 0; i < sizes_.m[e]; ++i, ++row) {
         const size_t place = static_cast<size_t>(gather_[row]);
-        const uint16_t* const x_row = x + (kernel_.gather_x ? place / static_cast<size_t>(sizes_.topk) : row) * k;
-        const uint16_t* const dy_row = dy + (kernel_.gather_y ? place : row) * n;
-        const uint16_t* const matrix = w + e * n * k;
+        const size_t x_row = kernel_.gather_x ? place / static_cast<size_t>(sizes_.topk) : row;
+        const size_t dy_row = kernel_.gather_y ? place : row;
+        const auto x_of = [&](size_t t) { return Value(x[x_row * k + t]); };
+        const auto dy_of = [&](size_t t) { return Value(dy[dy_row * n + t]); };
+        const auto w_of = [&](size_t i, size_t t) { return Value(w[(e * n + i) * k + t]); };
         if (kernel_.product == Product::kForward) {
           for (size_t j = 0; j < n; ++j) {
             float sum = 0;
-            for (size_t t = 0; t < k; ++t) sum += Value(x_row[t]) * Value(matrix[j * k + t]);
+            for (size_t t = 0; t < k; ++t) sum += x_of(t) * w_of(j, t) * Scale(x_row, e, j, t);
             uint16_t result = kernel_.to_element(sum);
             if (kernel_.multiply)
-              result = kernel_.to_element(Value(result) * Value(kernel_.to_element(weights_[place])));
+              result = kernel_.to_element(kernel_.to_float(result) *
+                                          kernel_.to_float(kernel_.to_element(weights_[place])));
             out[(kernel_.gather_y ? place : row) * n + j] = result;
           }
         } else if (kernel_.product == Product::kDx) {
           for (size_t j = 0; j < k; ++j) {
             float sum = 0;
-            for (size_t t = 0; t < n; ++t) sum += Value(dy_row[t]) * Value(matrix[t * k + j]);
+            for (size_t t = 0; t < n; ++t) sum += dy_of(t) * w_of(t, j);
             out[(kernel_.gather_x ? place : row) * k + j] = kernel_.to_element(sum);
           }
         } else {
           for (size_t a = 0; a < n; ++a) {
-            for (size_t b = 0; b < k; ++b) dw[a * k + b] += Value(dy_row[a]) * Value(x_row[b]);
+            for (size_t b = 0; b < k; ++b) dw[a * k + b] += dy_of(a) * x_of(b);
           }
         }
       }
       for (size_t j = 0; j < dw.size(); ++j) out[e * n * k + j] = kernel_.to_element(dw[j]);
     }
   }
-  float Value(uint16_t bits) const { return kernel_.to_float(bits); }
+  float Value(uint16_t bits) const { return kernel_.operand_to_float(bits); }
 
   const KernelCase& kernel_;
   Sizes sizes_;
@@ -217,6 +289,10 @@ class Trial {
   int infinite_ = -1;
   std::vector<int> gather_;
   std::vector<float> weights_;
+  std::vector<float> row_scales_;
+  std::vector<float> col_scales_;
+  int scale_row_stride_ = 0;
+  int scale_block_stride_ = 0;
 };
 
 // Group sizes around a tile's height: none, one, a few, whole tiles, one over, several tiles.
@@ -248,6 +324,8 @@ class HopperKernel : public testing::TestWithParam<size_t> {
       sizes.m = GroupSizes(numbers, kernel.tile_rows, sizes.topk);
       (kernel.product == Product::kForward ? sizes.n : sizes.k) = extent(kernel.tile_cols);
       (kernel.product == Product::kForward ? sizes.k : sizes.n) = extent(128);
+      // Rows of operands in fp8 are multiples of 16 bytes, too, and several blocks of scales long.
+      if (kernel.element_bytes == 1) sizes.k = 16 * static_cast<int>(1 + numbers.Next(35));
     }
     return sizes;
   }

@@ -33,12 +33,13 @@ struct BoxMap {
   uint32_t dims[3];
   uint32_t box[3];
   uint64_t strides[2];  // bytes, of dimensions 1 and 2
+  uint32_t element_bytes;
 };
 static_assert(sizeof(BoxMap) <= 128);
 
-// As cuTensorMapEncodeTiled: throws MachineError for what it would refuse. 16-bit elements.
+// As cuTensorMapEncodeTiled: throws MachineError for what it would refuse. Elements of 1 or 2 bytes.
 BoxMap MakeBoxMap(void* base, std::vector<uint64_t> dims, std::vector<uint64_t> strides, std::vector<uint32_t> box,
-                  int swizzle_bytes);
+                  int swizzle_bytes, int element_bytes = 2);
 
 struct Launch {
   int blocks;
@@ -83,7 +84,8 @@ void StoreBulk(void* target, uint32_t source, uint32_t bytes);
 void StoreCommit();
 // Until all but the last `pending` groups have read shared memory or, with `complete`, been made.
 void StoreWait(int pending, bool complete);
-void CopyPiece(uint32_t target, const void* source, bool inside);
+// cp.async of 4 or 16 bytes.
+void CopyPiece(uint32_t target, const void* source, bool inside, int bytes = 16);
 void CopyArrive(uint32_t barrier);
 
 void ReadShared(uint32_t address, void* values, int bytes);
@@ -97,7 +99,8 @@ struct MatrixProduct {
   uint64_t a;
   uint64_t b;
   bool accumulate;
-  float (*to_float)(uint16_t);
+  int element_bytes;             // 1 or 2; of each row 32 bytes are multiplied
+  float (*to_float)(uint16_t);  // of an operand's bits
 };
 // The accumulators of this thread; all lanes of the warp take part.
 void Wgmma(const MatrixProduct& product, float* sums);

@@ -18,21 +18,21 @@ uint32_t Swizzled(uint32_t address, int swizzle_bytes) {
 template <typename Visit>
 void ForEachPiece(const BoxMap& map, const std::vector<int>& at, uint32_t shared, Visit visit) {
   if (static_cast<int>(at.size()) != map.rank) Fail("coordinates of another rank than the map");
-  const uint32_t row_bytes = map.box[0] * 2;
+  const uint32_t row_bytes = map.box[0] * map.element_bytes;
   const uint32_t depth = map.rank > 2 ? map.box[2] : 1;
   const uint32_t alignment = map.swizzle_bytes == 0 ? 128 : static_cast<uint32_t>(map.swizzle_bytes) * 8;
   if (shared % std::max(alignment, 128u) != 0) Fail("a box that does not begin with a swizzle pattern");
   for (uint32_t z = 0; z < depth; ++z) {
     for (uint32_t y = 0; y < map.box[1]; ++y) {
-      for (uint32_t x = 0; x < map.box[0]; x += 8) {
+      for (uint32_t x = 0; x < map.box[0]; x += 16 / map.element_bytes) {
         const int64_t gx = at[0] + static_cast<int64_t>(x);
         const int64_t gy = at[1] + static_cast<int64_t>(y);
         const int64_t gz = map.rank > 2 ? at[2] + static_cast<int64_t>(z) : 0;
         const bool inside = gx >= 0 && gx < map.dims[0] && gy >= 0 && gy < map.dims[1] &&
                             (map.rank < 3 || (gz >= 0 && gz < map.dims[2]));
-        const uint32_t offset = (z * map.box[1] + y) * row_bytes + x * 2;
+        const uint32_t offset = (z * map.box[1] + y) * row_bytes + x * map.element_bytes;
         uint8_t* const global = inside ? map.base + gz * static_cast<int64_t>(map.strides[1]) +
-                                             gy * static_cast<int64_t>(map.strides[0]) + gx * 2
+                                             gy * static_cast<int64_t>(map.strides[0]) + gx * map.element_bytes
                                        : nullptr;
         visit(Swizzled(shared + offset, map.swizzle_bytes), global, inside);
       }
@@ -48,7 +48,7 @@ void AddStore(std::function<void()> work) {
 }
 
 // Where element (row, term) of an operand lies; PTX, "Matrix Descriptor Format" and "Strides".
-uint32_t ElementAddress(uint64_t descriptor, bool transposed, int row, int term) {
+uint32_t ElementAddress(uint64_t descriptor, bool transposed, int element_bytes, int row, int term) {
   const auto field = [&](int low) { return static_cast<uint32_t>(descriptor >> low & 0x3FFF) << 4; };
   const uint32_t start = field(0);
   const uint32_t leading = field(16);
@@ -58,8 +58,9 @@ uint32_t ElementAddress(uint64_t descriptor, bool transposed, int row, int term)
   if (swizzle == 0 || (descriptor >> 46 & 0xFFFF & ~0xC000u) != 0) Fail("a descriptor that the machine does not know");
   uint32_t address;
   if (!transposed) {
-    address = start + static_cast<uint32_t>(row / 8) * stride + static_cast<uint32_t>(row % 8 * swizzle + term * 2);
+    address = start + static_cast<uint32_t>(row / 8) * stride + static_cast<uint32_t>(row % 8 * swizzle + term * element_bytes);
   } else {
+    if (element_bytes != 2) Fail("an MN-major operand of 8 bits");
     const int chunk = swizzle / 2;
     address = start + static_cast<uint32_t>(row / chunk) * leading + static_cast<uint32_t>(term / 8) * stride +
               static_cast<uint32_t>(term % 8 * swizzle + row % chunk * 2);
@@ -68,19 +69,21 @@ uint32_t ElementAddress(uint64_t descriptor, bool transposed, int row, int term)
 }
 
 void RunProduct(Block& block, int warp, const MatrixProduct& product, float* const (&sums)[32]) {
-  float a[16][16];
-  std::vector<float> b(static_cast<size_t>(product.n) * 16);
+  const int bytes = product.element_bytes;
+  const int terms = 32 / bytes;
+  float a[16][32];
+  std::vector<float> b(static_cast<size_t>(product.n * terms));
   const auto read = [&](uint64_t descriptor, bool transposed, int row, int term) {
-    const uint32_t address = ElementAddress(descriptor, transposed, row, term);
-    CheckFenced(block, address, 2, "wgmma");
-    uint16_t bits;
-    memcpy(&bits, SharedPlace(block, address, 2), 2);
+    const uint32_t address = ElementAddress(descriptor, transposed, bytes, row, term);
+    CheckFenced(block, address, bytes, "wgmma");
+    uint16_t bits = 0;
+    memcpy(&bits, SharedPlace(block, address, bytes), static_cast<size_t>(bytes));
     return product.to_float(bits);
   };
-  for (int term = 0; term < 16; ++term) {
+  for (int term = 0; term < terms; ++term) {
     for (int row = 0; row < 16; ++row) a[row][term] = read(product.a, product.transpose_a, warp % 4 * 16 + row, term);
     for (int col = 0; col < product.n; ++col)
-      b[static_cast<size_t>(col * 16 + term)] = read(product.b, product.transpose_b, col, term);
+      b[static_cast<size_t>(col * terms + term)] = read(product.b, product.transpose_b, col, term);
   }
   // PTX, "Register Fragments": lane l has columns 8 j + 2 (l % 4) and the next one, of rows l / 4 and l / 4 + 8.
   for (int lane = 0; lane < 32; ++lane) {
@@ -90,7 +93,7 @@ void RunProduct(Block& block, int warp, const MatrixProduct& product, float* con
         const int col = j * 8 + lane % 4 * 2 + part % 2;
         float& sum = sums[lane][j * 4 + part];
         float value = product.accumulate ? sum : 0.0f;
-        for (int term = 0; term < 16; ++term) value += a[row][term] * b[static_cast<size_t>(col * 16 + term)];
+        for (int term = 0; term < terms; ++term) value += a[row][term] * b[static_cast<size_t>(col * terms + term)];
         sum = value;
       }
     }
@@ -100,8 +103,9 @@ void RunProduct(Block& block, int warp, const MatrixProduct& product, float* con
 }  // namespace
 
 BoxMap MakeBoxMap(void* base, std::vector<uint64_t> dims, std::vector<uint64_t> strides, std::vector<uint32_t> box,
-                  int swizzle_bytes) {
-  BoxMap map{static_cast<uint8_t*>(base), static_cast<int>(dims.size()), swizzle_bytes, {1, 1, 1}, {1, 1, 1}, {0, 0}};
+                  int swizzle_bytes, int element_bytes) {
+  const auto bytes = static_cast<uint32_t>(element_bytes);
+  BoxMap map{static_cast<uint8_t*>(base), static_cast<int>(dims.size()), swizzle_bytes, {1, 1, 1}, {1, 1, 1}, {0, 0}, bytes};
   if (dims.size() < 2 || dims.size() > 3 || strides.size() + 1 != dims.size() || box.size() != dims.size()) {
     throw MachineError("a map of another rank");
   }
@@ -115,10 +119,10 @@ BoxMap MakeBoxMap(void* base, std::vector<uint64_t> dims, std::vector<uint64_t> 
     map.box[i] = box[i];
     if (i > 0) map.strides[i - 1] = strides[i - 1];
   }
-  if (dims[0] % 8 != 0) throw MachineError("rows that are no multiple of 16 bytes: not simulated");
-  if (swizzle_bytes != 0 && box[0] * 2 > static_cast<uint32_t>(swizzle_bytes))
+  if (dims[0] * bytes % 16 != 0) throw MachineError("rows that are no multiple of 16 bytes: not simulated");
+  if (swizzle_bytes != 0 && box[0] * bytes > static_cast<uint32_t>(swizzle_bytes))
     throw MachineError("a box wider than its swizzle");
-  if (box[0] * 2 % 16 != 0) throw MachineError("a box row that is no multiple of 16 bytes");
+  if (box[0] * bytes % 16 != 0) throw MachineError("a box row that is no multiple of 16 bytes");
   return map;
 }
 
@@ -182,16 +186,17 @@ void StoreWait(int pending, bool complete) {
   }
 }
 
-void CopyPiece(uint32_t target, const void* source, bool inside) {
-  if (inside) CheckGlobal(source, 16);
-  if (reinterpret_cast<uintptr_t>(source) % 16 != 0) Fail("a misaligned copy");
+void CopyPiece(uint32_t target, const void* source, bool inside, int bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  if (inside) CheckGlobal(source, size);
+  if (reinterpret_cast<uintptr_t>(source) % size != 0) Fail("a misaligned copy");
   Block* const block = machine->current->block;
   machine->current->copies.push_back([=] {
-    unsigned char* const place = SharedPlace(*block, target, 16);
+    unsigned char* const place = SharedPlace(*block, target, bytes);
     if (inside) {
-      memcpy(place, source, 16);
+      memcpy(place, source, size);
     } else {
-      memset(place, 0, 16);
+      memset(place, 0, size);
     }
     block->writer[(target - kSharedBase) / 16] = kCopiedByThreads;
     block->copied.push_back((target - kSharedBase) / 16);
