@@ -17,7 +17,8 @@ _SOURCE_BYTES_MAX = 4 << 20
 
 def load(file: Path) -> Any:
     """The definition with its sources. Errors name file, line and column."""
-    assembled = _assembled_text.AssembledText(_text_of(file), str(file), lambda path: _text_of(file.parent / path, file.parent))
+    assembled = _assembled_text.AssembledText(_text_of(file), str(file),
+                                              lambda path: _text_of(file.parent / path, file.parent))
     if assembled.errors:
         raise InvalidArgumentError("\n".join(assembled.errors))
     message = _wire.empty_kernel()
