@@ -68,7 +68,7 @@ class IncludeReader {
     if (in_.Skip('{')) return ReadFields(include);
     return has_colon ? ReadText(&include->path) : Malformed(in_.at());
   }
-  OffsetError TakeError() { return std::move(error_); }
+  const OffsetError& error() const { return error_; }
 
  private:
   bool ReadFields(Include* include) {
@@ -191,10 +191,7 @@ class AssembledText::Builder {
       if (name == "include") {
         Include include;
         IncludeReader reader(&in);
-        if (!reader.Read(&include)) {
-          OffsetError error = reader.TakeError();
-          return Note(file, error.offset, std::move(error.status));
-        }
+        if (!reader.Read(&include)) return Note(file, reader.error().offset, reader.error().status);
         in.SkipSeparator();
         AppendPiece(file, done, begin);
         AppendInclude(file, begin, std::move(include));
@@ -227,9 +224,9 @@ class AssembledText::Builder {
   }
 
   void AppendInclude(const File& includer, size_t offset, Include include) {
-    absl::Status status = CheckInclude(includer, include.path);
-    if (!status.ok()) return Note(includer, offset, std::move(status));
-    absl::StatusOr<std::string> text = read_(include.path);
+    const absl::Status status = CheckInclude(includer, include.path);
+    if (!status.ok()) return Note(includer, offset, status);
+    const absl::StatusOr<std::string> text = read_(include.path);
     if (!text.ok()) {
       return Note(
           includer, offset,
@@ -257,6 +254,8 @@ class AssembledText::Builder {
     }
     if (out_.errors_.size() > errors) return;
     file.text = EditedText(file.original, edits);
+    // Byte 0 stays the definition's own: errors about fields that it lacks are placed there.
+    if (out_.text_.empty()) out_.text_ += '\n';
     Append(file);
     out_.text_ += '\n';  // a comment may end the file
   }
@@ -279,7 +278,7 @@ class AssembledText::Builder {
     std::string chain = path;
     int depth = 1;
     for (const File* file = &includer; file->included_by != nullptr; file = file->included_by, ++depth) {
-      chain = file->path + " > " + chain;
+      chain.insert(0, file->path + " > ");
       if (file->path != path) continue;
       return WithReason(InvalidArgument("'{}' includes itself: {}", path, chain), kConflictingFields);
     }
@@ -293,15 +292,15 @@ class AssembledText::Builder {
     return WithReason(InvalidArgument(format, std::forward<Args>(args)...), kLimitExceeded);
   }
 
-  // The values of words for $(NAME) outside of comments; adds the bytes of the file with them, and notes names that
-  // have none.
+  // The values of words for $(NAME) outside of comments; adds the bytes of the file and of the values, and notes names
+  // that have none. Not all of them where there is an error.
   std::vector<TextEdit> Edits(const File& file, std::vector<Word>* words) {
     std::vector<TextEdit> edits;
     std::vector<std::string_view> unknown;
     const std::string_view text = file.original;
     bytes_ += text.size();
     char quote = '\0';
-    for (size_t at = 0; at < text.size() && bytes_ <= kTextMax; ++at) {
+    for (size_t at = 0; at < text.size() && bytes_ <= kTextMax && out_.errors_.size() < kErrorsNotedMax; ++at) {
       const char c = text[at];
       if (quote == '\0' && c == '#') {
         at = std::min(text.find('\n', at), text.size());
@@ -339,14 +338,14 @@ class AssembledText::Builder {
   }
 
   // Errors of a file without the values of its words are placed as they are.
-  void Note(const File& file, size_t offset, absl::Status status) {
+  void Note(const File& file, size_t offset, const absl::Status& status) {
     if (out_.errors_.size() == kErrorsNotedMax) return;
     out_.errors_.push_back(out_.PlaceIn(file, file.text.OriginalOffset(offset), status));
   }
 
   AssembledText& out_;
   const ReadIncluded& read_;
-  size_t bytes_ = 0;  // of all files, with the values of words
+  size_t bytes_ = 0;  // of all files, and of the values that stand in them
 };
 
 AssembledText::AssembledText(std::string_view text, std::string_view file_name, const ReadIncluded& read)

@@ -54,7 +54,7 @@ class AssembledText:
         self._file_name = file_name
         self._read = read
         self._includes = 0
-        self._bytes = len(text.encode("utf-8"))  # of all files, with the values of words
+        self._bytes = len(text.encode("utf-8"))  # of all files, and of the values that stand in them
         self._begins: List[int] = []  # of pieces, in the text
         self._pieces: List[Tuple[_File, int]] = []  # a piece's file, and where the piece begins in the text of that
         self._parts: List[str] = []
@@ -170,14 +170,14 @@ class AssembledText:
 
     def _edits(self, file: _File, words: List[_Word]) -> Tuple[List[Tuple[int, int, str]], List[str]]:
         """The values of words for $(NAME) outside of comments, and the names that were found; adds the bytes of the file
-        with them, and notes names that have none."""
+        and of the values, and notes names that have none. Not all of them where there is an error."""
         values = {word.name: word.value for word in words}
         edits: List[Tuple[int, int, str]] = []
         used: List[str] = []
         unknown: List[str] = []
         self._bytes += len(file.original.encode("utf-8"))
         quote, at = "", 0
-        while self._bytes <= BYTES_MAX:
+        while self._bytes <= BYTES_MAX and len(self.errors) < _ERRORS_MAX:
             mark = _MARK.search(file.original, at)
             if not mark:
                 break

@@ -227,6 +227,16 @@ TEST(AssembledTextTest, FailedChecksAndExpressionsArePlacedInTheIncludedFile) {
   EXPECT_EQ(CheckErrorOf("include: 'a.inc'", {{"a.inc", "sources { path: 'k.cc' }"}, {"k.cc", "x"}}), "");
 }
 
+TEST(AssembledTextTest, WhatADefinitionLacksIsSaidOfIt) {
+  const auto kernel = LoadKernelText("include: 'a.inc'", "k.pbtxt",
+                                     [](const std::string&) { return absl::StatusOr<std::string>("nothing: 1"); });
+  EXPECT_EQ(Message(kernel.status()), "a.inc:1:1: Kernel has no field 'nothing' (included at k.pbtxt:1:1)");
+  const auto nameless = LoadKernelText("include: 'a.inc'", "k.pbtxt",
+                                       [](const std::string&) { return absl::StatusOr<std::string>("flops: '1'"); });
+  EXPECT_THAT(Message(nameless.status()), StartsWith("k.pbtxt:1:1: display_name: a kernel needs a name"));
+  EXPECT_THAT(Message(nameless.status()), testing::Not(HasSubstr("included")));
+}
+
 TEST(AssembledTextTest, WithoutAFolderAnIncludeIsAnError) {
   const auto kernel = ParseKernelText("display_name: 'k'\n include: 'tiles.inc'", "k.pbtxt");
   EXPECT_EQ(Message(kernel.status()),
