@@ -34,7 +34,7 @@ std::unique_ptr<Gpu> OpenGpu(std::string* why) {
   return gpu;
 }
 
-// Without what cannot be parsed, which is a test failure.
+// An empty one where the text cannot be parsed, which is a test failure.
 v1::Kernel WithSources(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources) {
   absl::StatusOr<v1::Kernel> message = ParseKernelText(definition, "kernel.pbtxt");
   EXPECT_TRUE(message.ok()) << MessageOf(message.status());
