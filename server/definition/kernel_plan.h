@@ -227,18 +227,19 @@ inline bool NeedsInterpreter(tunefarm::v1::Language language) {
 std::string FieldPathOf(const absl::Status& status);
 
 // Parses kernel.pbtxt text, in its short forms too (short_forms.h). InvalidArgument "kernel.pbtxt:12:7: ..." for syntax
-// (the first error) or for misspelt fields and enum values (all of them, a line each, with "did you mean"). Checks
-// nothing else; sources keep only their paths.
+// (the first error), for misspelt fields and enum values (all of them, a line each, with "did you mean"), and for files
+// that it includes, which only LoadKernelText reads. Checks nothing else; sources keep only their paths.
 absl::StatusOr<tunefarm::v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name);
 
-// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...". All
-// errors are reported, a line each and those of expressions with two more, but for those that only follow from another.
-// `read_source` gives a source's bytes by its relative path; it is asked only for paths that a definition may name, and
-// not for a source whose content is in the text. Returns the canonical definition (KernelPlan::kernel). Text over 1 MiB
-// is refused.
+// Compile, with errors located in the text the message came from: "kernel.pbtxt:31:3: parameters[2].values: ...", and
+// for a file that it includes (assembled_text.h) "tiles.inc:3:7: ... (included at kernel.pbtxt:12:1)". All errors are
+// reported, a line each and those of expressions with two more, but for those that only follow from another.
+// `read_file` gives a file's bytes by its path from the definition's folder: what the text includes, then its sources.
+// It is asked only for paths that a definition may name, and not for a source whose content is in the text. Returns the
+// canonical definition (KernelPlan::kernel). Text over 1 MiB is refused.
 absl::StatusOr<tunefarm::v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
-    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source);
+    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file);
 
 // A definition as kernel.pbtxt in short form, which ParseKernelText reads back: without output-only fields, sources by
 // their paths.

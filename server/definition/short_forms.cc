@@ -2,14 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cctype>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "server/base/status.h"
 #include "server/definition/field_error.h"
+#include "server/definition/text_scanner.h"
 #include "tunefarm/v1/kernel.pb.h"
 #include "tunefarm/v1/value.pb.h"
 
@@ -19,14 +18,6 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
-
-namespace chars {
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsNameChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool IsQuote(char c) { return c == '"' || c == '\''; }
-
-}  // namespace chars
 
 std::string InCase(std::string_view text, int (*convert)(int)) {
   std::string converted;
@@ -50,22 +41,11 @@ std::string WithFile(const Descriptor& message, const std::string& path) {
 
 class Expander {
  public:
-  explicit Expander(std::string_view text) : text_(text) {}
+  explicit Expander(std::string_view text) : text_(text), in_(text) {}
 
   ExpandedText Run(const Descriptor& root) {
     ReadFields(root, '\0', 0);
-    ExpandedText expanded;
-    size_t done = 0;
-    for (const Edit& edit : edits_) {
-      expanded.text.append(text_, done, edit.begin - done);
-      const size_t begin = expanded.text.size();
-      expanded.text += edit.text;
-      expanded.changes.push_back({begin, expanded.text.size(), edit.begin, edit.end});
-      done = edit.end;
-    }
-    expanded.text.append(text_, done);
-    expanded.errors = std::move(errors_);
-    return expanded;
+    return {EditedText(text_, edits_), std::move(errors_)};
   }
 
  private:
@@ -73,40 +53,14 @@ class Expander {
   static constexpr size_t kShownMax = 64;   // bytes of a word in a message
   static constexpr size_t kErrorsMax = 20;  // of one text
 
-  enum class Kind { kInt, kFloat, kBool, kString, kWord };
-  struct Token {
-    size_t begin = 0;
-    size_t end = 0;
-    Kind kind = Kind::kWord;
-  };
-  // Bytes [begin, end) become `text`.
-  struct Edit {
-    size_t begin = 0;
-    size_t end = 0;
-    std::string text;
-  };
+  using Token = TextToken;
+  using Kind = TextToken::Kind;
 
-  char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  std::string TextOf(const Token& token) const {
-    return std::string(text_.substr(token.begin, token.end - token.begin));
-  }
+  std::string TextOf(const Token& token) const { return in_.TextOf(token); }
   std::string ShownOf(const Token& token) const { return TextOf(token).substr(0, kShownMax); }
   void Insert(size_t at, std::string text) { edits_.push_back({at, at, std::move(text)}); }
   void Note(size_t offset, absl::Status status) {
     if (errors_.size() < kErrorsMax) errors_.push_back({offset, std::move(status)});
-  }
-
-  // Over white space and comments.
-  void SkipSpace() {
-    while (at_ < text_.size()) {
-      if (text_[at_] == '#') {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (std::isspace(static_cast<unsigned char>(text_[at_])) != 0) {
-        ++at_;
-      } else {
-        return;
-      }
-    }
   }
 
   // The functions that read return false where the text is not well formed.
@@ -115,65 +69,39 @@ class Expander {
   bool ReadFields(const Descriptor& message, char closing, int depth) {
     if (depth > kNestingMax) return false;
     while (true) {
-      SkipSpace();
-      if (at_ == text_.size()) return closing == '\0';
-      if (closing != '\0' && Peek() == closing) {
-        ++at_;
-        return true;
-      }
+      in_.SkipSpace();
+      if (in_.AtEnd()) return closing == '\0';
+      if (closing != '\0' && in_.Skip(closing)) return true;
       if (!ReadField(message, depth)) return false;
-      SkipSpace();
-      if (Peek() == ',' || Peek() == ';') ++at_;
+      in_.SkipSeparator();
     }
   }
 
   bool ReadField(const Descriptor& message, int depth) {
-    const size_t begin = at_;
-    while (chars::IsNameChar(Peek())) ++at_;
-    if (at_ == begin || chars::IsDigit(text_[begin])) return false;
-    const std::string name(text_.substr(begin, at_ - begin));
-    const FieldDescriptor* field = message.FindFieldByName(name);
-    SkipSpace();
-    const bool has_colon = Peek() == ':';
-    if (has_colon) ++at_;
-    SkipSpace();
-    if (field == nullptr) NoteUnknown(begin, message, name);
-    const bool is_message = Peek() == '{' || Peek() == '<';
-    if (!has_colon && !is_message && Peek() != '[') return false;
-    if (field == nullptr) return SkipValue();
-    if (field->message_type() == v1::ValueList::descriptor() && !is_message) return ReadValueList(name);
-    if (Peek() != '[') return ReadValue(*field, depth);
-    return ReadList([&] { return ReadValue(*field, depth); });
-  }
-
-  // "[a, b, ...]", each element read by the function.
-  template <typename ReadElement>
-  bool ReadList(ReadElement read) {
-    ++at_;  // The bracket.
-    SkipSpace();
-    if (Peek() != ']') {
-      while (true) {
-        SkipSpace();
-        if (!read()) return false;
-        SkipSpace();
-        if (Peek() != ',') break;
-        ++at_;
-      }
-    }
-    if (Peek() != ']') return false;
-    ++at_;
-    return true;
+    const size_t begin = in_.at();
+    const std::optional<std::string> name = in_.ReadName();
+    if (!name.has_value()) return false;
+    const FieldDescriptor* field = message.FindFieldByName(*name);
+    in_.SkipSpace();
+    const bool has_colon = in_.Skip(':');
+    in_.SkipSpace();
+    if (field == nullptr) NoteUnknown(begin, message, *name);
+    const bool is_message = in_.Peek() == '{' || in_.Peek() == '<';
+    if (!has_colon && !is_message && in_.Peek() != '[') return false;
+    if (field == nullptr) return in_.SkipValue();
+    if (field->message_type() == v1::ValueList::descriptor() && !is_message) return ReadValueList(*name);
+    if (in_.Peek() != '[') return ReadValue(*field, depth);
+    return in_.ReadList([&] { return ReadValue(*field, depth); });
   }
 
   // One value of a field.
   bool ReadValue(const FieldDescriptor& field, int depth) {
     const Descriptor* message = field.message_type();
-    if (message != nullptr && (Peek() == '{' || Peek() == '<')) {
-      const char closing = Peek() == '{' ? '}' : '>';
-      ++at_;
-      return ReadFields(*message, closing, depth + 1);
+    if (message != nullptr) {
+      if (in_.Skip('{')) return ReadFields(*message, '}', depth + 1);
+      if (in_.Skip('<')) return ReadFields(*message, '>', depth + 1);
     }
-    const std::optional<Token> token = ReadToken();
+    const std::optional<Token> token = in_.ReadToken();
     if (!token.has_value()) return false;
     if (message == v1::DataFile::descriptor()) {
       ExpandFile(field, *token);
@@ -191,14 +119,14 @@ class Expander {
 
   // The bare values of a v1.ValueList: one, or a list of one kind.
   bool ReadValueList(const std::string& field) {
-    const size_t begin = at_;
+    const size_t begin = in_.at();
     std::vector<Token> tokens;
     const auto read = [&] {
-      const std::optional<Token> token = ReadToken();
+      const std::optional<Token> token = in_.ReadToken();
       if (token.has_value()) tokens.push_back(*token);
       return token.has_value();
     };
-    const bool is_well_formed = Peek() == '[' ? ReadList(read) : read();
+    const bool is_well_formed = in_.Peek() == '[' ? in_.ReadList(read) : read();
     Kind kind = tokens.empty() ? Kind::kInt : tokens.front().kind;
     for (const Token& token : tokens) {
       const bool are_numbers =
@@ -223,7 +151,7 @@ class Expander {
                                                           : "ints";
     Insert(begin, "{ " + std::string(list) + ": ");
     // Without the closing brace, the parser finds what is wrong with the list.
-    if (is_well_formed) Insert(at_, " }");
+    if (is_well_formed) Insert(in_.at(), " }");
     return is_well_formed;
   }
 
@@ -232,6 +160,7 @@ class Expander {
     for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i)->name());
     std::string help;
     if (name == "file" || name == "path") help = WithFile(message, PeekText());
+    if (name == "include") help = "it outside of all braces";
     help = help.empty() ? DidYouMean(name, fields) : "; write " + help;
     Note(begin, WithReason(InvalidArgument("{} has no field '{}'{}", message.name(), name.substr(0, kShownMax), help),
                            kUnknownField));
@@ -239,9 +168,7 @@ class Expander {
 
   // The text that comes next, in its quotes; an example where none or a long one does.
   std::string PeekText() {
-    const size_t begin = at_;
-    const std::optional<Token> token = chars::IsQuote(Peek()) ? ReadToken() : std::nullopt;
-    at_ = begin;
+    const std::optional<Token> token = TextScanner::IsQuote(in_.Peek()) ? in_.PeekToken() : std::nullopt;
     const bool is_shown = token.has_value() && token->end - token->begin <= kShownMax;
     return is_shown ? TextOf(*token) : "\"x.npy\"";
   }
@@ -331,94 +258,13 @@ class Expander {
                                  kUnknownField));
   }
 
-  // A value of any type, of which only the extent is looked at.
-  bool SkipValue() {
-    if (Peek() != '{' && Peek() != '<' && Peek() != '[') return ReadToken().has_value();
-    int depth = 0;
-    do {
-      const char c = Peek();
-      if (at_ == text_.size()) return false;
-      if (chars::IsQuote(c)) {
-        if (!ReadQuoted()) return false;
-      } else if (c == '#') {
-        SkipSpace();
-      } else {
-        depth += c == '{' || c == '<' || c == '[' ? 1 : c == '}' || c == '>' || c == ']' ? -1 : 0;
-        ++at_;
-      }
-    } while (depth > 0);
-    return true;
-  }
-
-  bool ReadQuoted() {
-    const char quote = text_[at_++];
-    while (at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n') {
-      at_ += text_[at_] == '\\' ? 2 : 1;
-    }
-    at_ = std::min(at_, text_.size());
-    if (Peek() != quote) return false;
-    ++at_;
-    return true;
-  }
-
-  // A number, a word, or a text, which may be written in several pieces.
-  std::optional<Token> ReadToken() {
-    Token token{at_, at_, Kind::kString};
-    if (chars::IsQuote(Peek())) {
-      while (chars::IsQuote(Peek())) {
-        if (!ReadQuoted()) return std::nullopt;
-        token.end = at_;
-        SkipSpace();
-      }
-      at_ = token.end;
-      return token;
-    }
-    if (Peek() == '-') {
-      ++at_;
-      SkipSpace();
-    }
-    const size_t begin = at_;
-    const bool is_number = chars::IsDigit(Peek()) || Peek() == '.';
-    const bool is_hex = text_.substr(at_, 2) == "0x" || text_.substr(at_, 2) == "0X";
-    bool is_float = false;
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
-      const bool after_exponent = at_ > begin && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E');
-      const bool is_sign = is_number && !is_hex && after_exponent && (c == '+' || c == '-');
-      if (!chars::IsNameChar(c) && !is_sign && !(is_number && c == '.')) break;
-      is_float = is_float || (is_number && !is_hex && std::string_view(".eEfF").find(c) != std::string_view::npos);
-    }
-    if (at_ == begin) return std::nullopt;
-    token.end = at_;
-    const std::string_view word = text_.substr(begin, at_ - begin);
-    const std::string lower = InCase(word, std::tolower);
-    if (is_number) {
-      token.kind = is_float ? Kind::kFloat : Kind::kInt;
-    } else if (lower == "inf" || lower == "infinity" || lower == "nan") {
-      token.kind = Kind::kFloat;
-    } else if (word == "true" || word == "false" || word == "True" || word == "False") {
-      token.kind = Kind::kBool;
-    } else {
-      token.kind = Kind::kWord;
-    }
-    return token;
-  }
-
   std::string_view text_;
-  size_t at_ = 0;
-  std::vector<Edit> edits_;
+  TextScanner in_;
+  std::vector<TextEdit> edits_;
   std::vector<ExpandedText::Error> errors_;
 };
 
 }  // namespace
-
-size_t ExpandedText::OriginalOffset(size_t offset) const {
-  const auto after = std::upper_bound(changes.begin(), changes.end(), offset,
-                                      [](size_t value, const Change& change) { return value < change.begin; });
-  if (after == changes.begin()) return offset;
-  const Change& change = *std::prev(after);
-  return offset < change.end ? change.original_begin : change.original_end + (offset - change.end);
-}
 
 ExpandedText ExpandShortForms(std::string_view text, const Descriptor* root) { return Expander(text).Run(*root); }
 

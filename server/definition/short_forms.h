@@ -11,36 +11,25 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "google/protobuf/descriptor.h"
+#include "server/definition/edited_text.h"
 
 namespace tunefarm::definition {
 
-struct ExpandedText {
-  // Where the text differs from the original: bytes [begin, end) stand for [original_begin, original_end).
-  struct Change {
-    size_t begin = 0;
-    size_t end = 0;
-    size_t original_begin = 0;
-    size_t original_end = 0;
-  };
+// The text for the parser, and where it differs from the original.
+struct ExpandedText : EditedText {
   struct Error {
     size_t offset = 0;  // in the original
     absl::Status status;
   };
 
-  std::string text;
-  std::vector<Change> changes;  // ascending
   // Unknown fields and enum values, and bare values of the wrong kind, in the order of the original. The text is not to
   // be parsed where there are any.
   std::vector<Error> errors;
-
-  // Where a byte of `text` comes from.
-  size_t OriginalOffset(size_t offset) const;
 };
 
 // `text` is a message of type `root`. What is no well-formed text is left to protobuf's parser: from there on nothing

@@ -13,6 +13,7 @@
 #include "google/protobuf/text_format.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/definition/assembled_text.h"
 #include "server/definition/checker.h"
 #include "server/definition/field_error.h"
 #include "server/definition/kernel_plan.h"
@@ -27,7 +28,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
 
-constexpr size_t kTextMax = 1 << 20;
 constexpr int kNestingMax = 32;
 constexpr size_t kErrorsShownMax = 20;
 
@@ -93,16 +93,19 @@ std::optional<std::string> FirstBadText(const Message& message, const std::strin
   return std::nullopt;
 }
 
-// A definition's text while it is read: all errors are placed in it.
+// A definition's text while it is read: all errors are placed in the files that people wrote.
 class DefinitionText {
  public:
-  DefinitionText(std::string_view text, std::string_view file_name)
-      : text_(text), file_name_(file_name), expanded_(definition::ExpandShortForms(text, v1::Kernel::descriptor())) {}
+  DefinitionText(std::string_view text, std::string_view file_name,
+                 const definition::AssembledText::ReadIncluded& read_included)
+      : assembled_(text, file_name, read_included),
+        expanded_(definition::ExpandShortForms(assembled_.text(), v1::Kernel::descriptor())) {}
 
   absl::StatusOr<v1::Kernel> Parse() {
+    if (!assembled_.errors().empty()) return Joined(assembled_.errors(), assembled_.errors().size());
     if (!expanded_.errors.empty()) {
       std::vector<absl::Status> errors;
-      for (const auto& error : expanded_.errors) errors.push_back(Place(error.status, error.offset));
+      for (const auto& error : expanded_.errors) errors.push_back(assembled_.Place(error.status, error.offset));
       return Joined(errors, errors.size());
     }
     FirstError error;
@@ -113,10 +116,9 @@ class DefinitionText {
     v1::Kernel kernel;
     if (!parser.ParseFromString(expanded_.text, &kernel)) {
       const size_t offset = definition::TextLocations(expanded_.text, &tree_).OffsetOf(error.line(), error.column());
-      return Place(WithReason(InvalidArgument("{}", error.message().empty() ? std::string("the text cannot be parsed")
-                                                                            : error.message()),
-                              definition::kSyntaxError),
-                   expanded_.OriginalOffset(offset));
+      const std::string message = error.message().empty() ? "the text cannot be parsed" : error.message();
+      return assembled_.Place(WithReason(InvalidArgument("{}", message), definition::kSyntaxError),
+                              expanded_.OriginalOffset(offset));
     }
     if (const auto path = FirstBadText(kernel, ""); path.has_value()) {
       return PlaceFields({definition::FieldError(*path, definition::kInvalidField, "the text is not UTF-8")});
@@ -132,17 +134,12 @@ class DefinitionText {
       if (placed.size() == kErrorsShownMax) break;
       const size_t offset =
           locations.Find(FieldPathOf(error), v1::Kernel::descriptor(), definition::ExpressionColumnOf(error));
-      placed.push_back(Place(error, expanded_.OriginalOffset(offset)));
+      placed.push_back(assembled_.Place(error, expanded_.OriginalOffset(offset)));
     }
     return Joined(placed, errors.size());
   }
 
  private:
-  absl::Status Place(const absl::Status& status, size_t offset) const {
-    const definition::TextPosition position = definition::PositionIn(text_, offset);
-    return Annotate(status, "{}:{}:{}", file_name_, position.line, position.column);
-  }
-
   // The first error with the lines of all: of those that are given, and how many more there are of `total`.
   static absl::Status Joined(const std::vector<absl::Status>& errors, size_t total) {
     if (total == 1) return errors.front();
@@ -156,38 +153,30 @@ class DefinitionText {
     return joined;
   }
 
-  std::string_view text_;
-  std::string_view file_name_;
+  definition::AssembledText assembled_;
   definition::ExpandedText expanded_;
   TextFormat::ParseInfoTree tree_;
 };
 
 absl::Status CheckSize(std::string_view text, std::string_view file_name) {
-  if (text.size() <= kTextMax) return absl::OkStatus();
-  return WithReason(
-      InvalidArgument("{}:1:1: the definition has {} bytes; at most {} are allowed", file_name, text.size(), kTextMax),
-      definition::kLimitExceeded);
-}
-
-// Some editors begin UTF-8 with a byte order mark, which protobuf's parser refuses.
-std::string_view WithoutByteOrderMark(std::string_view text) {
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";
-  if (text.substr(0, kMark.size()) == kMark) text.remove_prefix(kMark.size());
-  return text;
+  if (text.size() <= definition::kTextMax) return absl::OkStatus();
+  return WithReason(InvalidArgument("{}:1:1: the definition has {} bytes; at most {} are allowed", file_name,
+                                    text.size(), definition::kTextMax),
+                    definition::kLimitExceeded);
 }
 
 }  // namespace
 
 absl::StatusOr<v1::Kernel> ParseKernelText(std::string_view text, std::string_view file_name) {
   RETURN_IF_ERROR(CheckSize(text, file_name));
-  return DefinitionText(WithoutByteOrderMark(text), file_name).Parse();
+  return DefinitionText(text, file_name, nullptr).Parse();
 }
 
 absl::StatusOr<v1::Kernel> LoadKernelText(
     std::string_view text, std::string_view file_name,
-    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_source) {
+    const std::function<absl::StatusOr<std::string>(const std::string& path)>& read_file) {
   RETURN_IF_ERROR(CheckSize(text, file_name));
-  DefinitionText definition_text(WithoutByteOrderMark(text), file_name);
+  DefinitionText definition_text(text, file_name, read_file);
   ASSIGN_OR_RETURN(v1::Kernel kernel, definition_text.Parse());
   std::vector<absl::Status> errors;
   // Nothing is read that a definition may not name; the checks say so.
@@ -197,7 +186,7 @@ absl::StatusOr<v1::Kernel> LoadKernelText(
     if (!source->content().empty()) continue;
     const std::string field = fmt::format("sources[{}].path", i);
     if (!definition::CheckSourcePath(field, source->path()).ok()) continue;
-    auto content = read_source(source->path());
+    auto content = read_file(source->path());
     if (!content.ok()) {
       errors.push_back(definition::FieldError(field, definition::kMissingField, "the source '{}' cannot be read: {}",
                                               source->path(), MessageOf(content.status())));

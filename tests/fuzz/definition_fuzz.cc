@@ -1,6 +1,7 @@
-// Fuzz target of definitions: whatever the text, loading it ends with a definition or an error, the error has a place,
-// and a definition that was accepted is accepted again in its canonical form with the same digests. What follows from
-// it (problems, spaces, launches) may fail but not crash.
+// Fuzz target of definitions: whatever the text, and behind the first NUL the file that it may include, loading it ends
+// with a definition or an error, the error has a place, and a definition that was accepted is accepted again in its
+// canonical form with the same digests. What follows from it (problems, spaces, launches) may fail but not crash.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -14,11 +15,16 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tunefarm;  // NOLINT(google-build-using-namespace)
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto kernel =
-      LoadKernelText(text, "f", [](const std::string&) { return absl::StatusOr<std::string>("source"); });
+  const std::string_view all(reinterpret_cast<const char*>(data), size);
+  const size_t end = std::min(all.find('\0'), size);
+  const std::string_view text = all.substr(0, end), included = all.substr(std::min(end + 1, size));
+  const auto kernel = LoadKernelText(text, "f", [included](const std::string& path) -> absl::StatusOr<std::string> {
+    return path.ends_with(".inc") ? std::string(included) : "source";
+  });
   if (!kernel.ok()) {
-    if (MessageOf(kernel.status()).substr(0, 2) != "f:" || ReasonOf(kernel.status()).empty()) std::abort();
+    const std::string_view message = MessageOf(kernel.status());
+    const bool has_place = message.substr(0, 2) == "f:" || message.find(" (included at ") != std::string_view::npos;
+    if (!has_place || ReasonOf(kernel.status()).empty()) std::abort();
     return 0;
   }
   const auto plan = KernelPlan::Compile(*kernel);

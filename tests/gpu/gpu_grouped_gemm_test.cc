@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <fstream>
-#include <sstream>
+#include <algorithm>
 #include <string>
 
 #include "server/base/random.h"
 #include "server/base/status.h"
+#include "tests/fakes/repository_kernel.h"
 #include "tests/gpu/kernel_bench.h"
 
 namespace tunefarm {
@@ -18,28 +18,10 @@ namespace {
 
 using tunefarm::worker::v1::Result;
 
-std::string ReadText(const std::string& name) {
-  const char* const source = getenv("TUNEFARM_SOURCE_DIR");
-  std::ifstream file(std::string(source == nullptr ? "." : source) + "/kernels/grouped_gemm/" + name);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-struct Definition {
-  std::string text;
-  std::vector<std::pair<std::string, std::string>> sources;
-};
-
-Definition Load(const std::string& op) {
-  Definition definition;
-  definition.text = ReadText("grouped_gemm_" + op + ".pbtxt");
-  const absl::StatusOr<v1::Kernel> kernel = ParseKernelText(definition.text, op);
+v1::Kernel Load(const std::string& op) {
+  const absl::StatusOr<v1::Kernel> kernel = LoadRepositoryKernel("grouped_gemm/grouped_gemm_" + op + ".pbtxt");
   EXPECT_TRUE(kernel.ok()) << MessageOf(kernel.status());
-  if (!kernel.ok()) return definition;
-  for (const v1::SourceFile& source : kernel->sources())
-    definition.sources.emplace_back(source.path(), ReadText(source.path()));
-  return definition;
+  return kernel.value_or(v1::Kernel());
 }
 
 // What a case is about: "permute_x", "permute_y", "permute_y_mul" or "" for flags.
@@ -100,7 +82,7 @@ v1::Problem ProblemOf(const Case& test, const Shape& shape) {
 class GroupedGemm : public testing::TestWithParam<Case> {};
 
 TEST_P(GroupedGemm, DefaultsAndASampleOfTheSpaceAreRight) {
-  const Definition definition = Load(GetParam().op);
+  const v1::Kernel definition = Load(GetParam().op);
   const char* const nightly = getenv("TUNEFARM_NIGHTLY");
   const int count = nightly != nullptr && *nightly == '1' ? 40 : 2;
   PhiloxStream random(20261121);
@@ -109,7 +91,7 @@ TEST_P(GroupedGemm, DefaultsAndASampleOfTheSpaceAreRight) {
     // Halves differ from bfloat16s in two instructions: every third shape is enough for them.
     if (number++ % 3 != 0 && GetParam().dtype != "bf16" && count < 10) continue;
     SCOPED_TRACE(shape.name);
-    KernelBench bench(definition.text, definition.sources, ProblemOf(GetParam(), shape));
+    KernelBench bench(definition, ProblemOf(GetParam(), shape));
     if (!bench.ok()) {
       ADD_FAILURE() << bench.prepared().message();
       continue;
@@ -140,12 +122,12 @@ TEST_P(GroupedGemm, DefaultsAndASampleOfTheSpaceAreRight) {
 // Products by the library with the copies they need, through both of its forms: few experts are multiplied in a loop,
 // many in one call.
 TEST_P(GroupedGemm, LibrariesAgree) {
-  const Definition definition = Load(GetParam().op);
+  const v1::Kernel definition = Load(GetParam().op);
   for (const char* name : {"odd", "one_empty", "few_rows", "patterns", "many_groups"}) {
     SCOPED_TRACE(name);
     for (const Shape& shape : Shapes()) {
       if (std::string(shape.name) != name) continue;
-      KernelBench bench(definition.text, definition.sources, ProblemOf(GetParam(), shape));
+      KernelBench bench(definition, ProblemOf(GetParam(), shape));
       if (!bench.ok()) {
         ADD_FAILURE() << bench.prepared().message();
         continue;
@@ -164,21 +146,17 @@ TEST_P(GroupedGemm, LibrariesAgree) {
 // Whole tensors, too, must be close: what the row norms allow for each row must not be used up by all of them.
 TEST_P(GroupedGemm, WholeTensorsAreClose) {
   if (GetParam().dtype != "bf16") GTEST_SKIP() << "halves have tighter rows than this bound already";
-  Definition definition = Load(GetParam().op);
+  v1::Kernel definition = Load(GetParam().op);
   // The output as one row.
-  const std::string row = GetParam().op == "forward" ? "row_length: \"N\"" : "row_length: \"K\"";
-  const std::string all = GetParam().op == "forward" ? "row_length: \"rows * N\""
-                          : GetParam().op == "dx"    ? "row_length: \"rows * K\""
-                                                     : "row_length: \"E * N * K\"";
-  const auto replace_all = [&definition](const std::string& from, const std::string& to) {
-    for (size_t at = definition.text.find(from); at != std::string::npos;
-         at = definition.text.find(from, at + to.size()))
-      definition.text.replace(at, from.size(), to);
+  const std::string all = GetParam().op == "forward" ? "rows * N" : GetParam().op == "dx" ? "rows * K" : "E * N * K";
+  const auto change = [&all](v1::Tolerance* tolerance) {
+    tolerance->set_row_length(all);
+    tolerance->set_row_norm_bound(std::min(tolerance->row_norm_bound(), 2.5e-3));
   };
-  replace_all(row, all);
-  replace_all("row_norm_bound: 5e-3", "row_norm_bound: 2.5e-3");
-  replace_all("row_norm_bound: 8e-3", "row_norm_bound: 2.5e-3");
-  KernelBench bench(definition.text, definition.sources, ProblemOf(GetParam(), Shapes().front()));
+  change(definition.mutable_tolerance());
+  for (v1::ConditionalTolerance& conditional : *definition.mutable_tolerance()->mutable_conditional())
+    change(conditional.mutable_tolerance());
+  KernelBench bench(definition, ProblemOf(GetParam(), Shapes().front()));
   ASSERT_TRUE(bench.ok()) << bench.prepared().message();
   bench.input.policy.set_max_samples(10);
   const Result result = bench.Run();

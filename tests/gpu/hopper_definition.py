@@ -2,8 +2,13 @@
 
 import os
 import re
+import sys
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kernels", "grouped_gemm")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "client", "python"))
+from tunefarm._assembled_text import AssembledText  # noqa: E402  (needs neither protobuf nor a build)
+
+FOLDER = os.path.join(ROOT, "kernels", "grouped_gemm")
 SOURCES = {"forward": "forward.cu", "dx": "dx.cu", "dw": "dw.cu"}
 ONLY_PORTABLE = {"path": "hopper", "warps_m": 1, "min_blocks": 1}
 
@@ -22,21 +27,29 @@ class OneBlock:
     max_active_blocks = 1
 
 
+def text_of(name):
+    with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
+        return file.read()
+
+
 def headers():
-    names = [name for name in os.listdir(FOLDER) if name.endswith(".cuh")]
-    return {name: open(os.path.join(FOLDER, name), encoding="utf-8").read() for name in names}
+    return {name: text_of(name) for name in os.listdir(FOLDER) if name.endswith(".cuh")}
 
 
 def source(op):
-    return open(os.path.join(FOLDER, SOURCES[op]), encoding="utf-8").read()
+    return text_of(SOURCES[op])
 
 
 class Definition:
     def __init__(self, op):
-        text = open(os.path.join(FOLDER, "grouped_gemm_%s.pbtxt" % op), encoding="utf-8").read()
+        name = "grouped_gemm_%s.pbtxt" % op
+        assembled = AssembledText(text_of(name), name, text_of)
+        if assembled.errors:
+            raise SystemExit("\n".join(assembled.errors))
+        text = re.sub(r"^\s*#.*$", "", assembled.text, flags=re.M)
         self.op = op
-        self.launch_text = text[text.index("# hopper: launch"):]
-        text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+        launches = re.findall(r"^launches \{.*?^\}", text, flags=re.M | re.S)
+        self.launch_text, = [launch for launch in launches if "when: \"path == 'hopper'\"" in launch]
         self.parameters = {}
         for name, kind, values in re.findall(r'parameters \{\s*name: "(\w+)" values \{ (\w+): \[(.*?)\] \}', text):
             read = {"ints": int, "bools": lambda v: v == "true", "strings": lambda v: v.strip('"')}[kind]
@@ -69,7 +82,7 @@ class Definition:
 
     def launch(self, values):
         read = lambda key: eval(re.search(key + r': "(.*?)"', self.launch_text).group(1), values)
-        names = re.findall(r"arguments: \[(.*?)\]", self.launch_text[:self.launch_text.index("# end hopper")])
+        names = re.findall(r"arguments: \[(.*?)\]", self.launch_text)
         return dict(grid=read("grid"), block=read("block"), cluster=read("cluster"), shared=read("dynamic_shared_bytes"),
                     arguments=re.findall(r'"(\w+)"', ", ".join(names)))
 

@@ -34,6 +34,20 @@ std::unique_ptr<Gpu> OpenGpu(std::string* why) {
   return gpu;
 }
 
+// An empty one where the text cannot be parsed, which is a test failure.
+v1::Kernel WithSources(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources) {
+  absl::StatusOr<v1::Kernel> message = ParseKernelText(definition, "kernel.pbtxt");
+  EXPECT_TRUE(message.ok()) << MessageOf(message.status());
+  v1::Kernel kernel = message.value_or(v1::Kernel());
+  kernel.clear_sources();
+  for (const auto& [path, content] : sources) {
+    v1::SourceFile* const source = kernel.add_sources();
+    source->set_path(path);
+    source->set_content(content);
+  }
+  return kernel;
+}
+
 }  // namespace
 
 Gpu* TheGpu(std::string* why) {
@@ -62,23 +76,17 @@ v1::MeasurementPolicy QuickPolicy() {
 
 KernelBench::KernelBench(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
                          const v1::Problem& problem, const DataFiles& data_files)
+    : KernelBench(WithSources(definition, sources), problem, data_files) {}
+
+KernelBench::KernelBench(const v1::Kernel& definition, const v1::Problem& problem, const DataFiles& data_files)
     : kernel_(std::make_shared<PreparedKernel>()) {
   input.policy = QuickPolicy();
-  Open(definition, sources, problem, data_files);
+  Open(definition, problem, data_files);
 }
 
-void KernelBench::Open(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
-                       const v1::Problem& problem, const DataFiles& data_files) {
+void KernelBench::Open(const v1::Kernel& definition, const v1::Problem& problem, const DataFiles& data_files) {
   Gpu* const gpu = TheGpu(nullptr);
-  absl::StatusOr<v1::Kernel> message = ParseKernelText(definition, "kernel.pbtxt");
-  ASSERT_TRUE(message.ok()) << MessageOf(message.status());
-  message->clear_sources();
-  for (const auto& [path, content] : sources) {
-    v1::SourceFile* const source = message->add_sources();
-    source->set_path(path);
-    source->set_content(content);
-  }
-  absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(*message);
+  absl::StatusOr<std::shared_ptr<const KernelPlan>> plan = KernelPlan::Compile(definition);
   ASSERT_TRUE(plan.ok()) << MessageOf(plan.status());
   kernel_->plan = *plan;
   absl::StatusOr<ResolvedProblem> resolved = (*plan)->ResolveProblem(problem);

@@ -38,6 +38,9 @@ class KernelBench {
   // `sources` are path and content, the first the translation unit. `data_files` are digest and content.
   KernelBench(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
               const tunefarm::v1::Problem& problem = {}, const DataFiles& data_files = {});
+  // The definition with its sources.
+  explicit KernelBench(const tunefarm::v1::Kernel& definition, const tunefarm::v1::Problem& problem = {},
+                       const DataFiles& data_files = {});
 
   // Runs the default config with some parameters set ("MODE=good,BLOCK=128"; empty: the default).
   tunefarm::worker::v1::Result Run(const std::string& parameters = "");
@@ -49,8 +52,7 @@ class KernelBench {
   RunInput input;  // policy and flags of the runs
 
  private:
-  void Open(const std::string& definition, const std::vector<std::pair<std::string, std::string>>& sources,
-            const tunefarm::v1::Problem& problem, const DataFiles& data_files);
+  void Open(const tunefarm::v1::Kernel& definition, const tunefarm::v1::Problem& problem, const DataFiles& data_files);
   tunefarm::worker::v1::Result Compile(const Config& config, std::string* artifact);
 
   std::shared_ptr<PreparedKernel> kernel_;

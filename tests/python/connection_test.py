@@ -332,6 +332,31 @@ class Definitions(unittest.TestCase):
         _, definition, _ = _definitions.resolve(link)
         self.assertEqual([source.content for source in definition.sources], [b"code", b"header"])
 
+    def test_what_is_included_lies_beside_its_definition_and_is_none(self):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / "k.pbtxt").write_text("display_name: 'k'\ninclude: 'parts/shared.inc'\n")
+        shared = folder / "parts" / "shared.inc"
+        shared.parent.mkdir()
+        (folder / "more.inc").write_text("dims { name: 'M' default_value: 1 }")
+        shared.write_text("# a byte order mark first\ndims { name: 'N' } include: 'more.inc'", encoding="utf-8-sig")
+        name, definition, file = _definitions.resolve(folder)
+        self.assertEqual((name, [dim.name for dim in definition.dims], file), ("k", ["N", "M"], folder / "k.pbtxt"))
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "shared.inc is text that definitions include"):
+            _definitions.resolve(shared)
+        (folder.parent / "private_key").write_bytes(b"secret")
+        shared.unlink()
+        shared.symlink_to("../../private_key")
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"k.pbtxt:2:1: .*shared.inc leads to .*private_key, outside of"):
+            _definitions.resolve(folder)
+        shared.unlink()
+        os.mkfifo(shared)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "shared.inc is not a regular file"):
+            _definitions.resolve(folder)
+        shared.unlink()
+        shared.write_bytes(b"dims { name: '\xff' }")
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "k.pbtxt:2:1: .*shared.inc: is not UTF-8 text"):
+            _definitions.resolve(folder)
+
     def test_paths_are_told_from_names(self):
         for path in (pathlib.Path("k"), "./k", "a/k", "k.pbtxt", "."):
             self.assertTrue(_definitions.is_path(path), path)

@@ -3,15 +3,16 @@
 import logging
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import unittest
 from unittest import mock
 
 from tunefarm import NotFoundError
+from tunefarm import _definitions
 from tunefarm import _grouped_products as products
 from tunefarm.launch import Argument, Plan
+from tunefarm.v1 import kernel_pb2, value_pb2
 
 KERNELS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "kernels" / "grouped_gemm"
 ROLES = {name: role for name, role in vars(products).items() if isinstance(role, products.Role)}
@@ -74,14 +75,14 @@ class Layouts(unittest.TestCase):
     def test_the_roles_are_what_the_definitions_say(self):
         self.assertEqual(len(ROLES), 9)
         for name, role in ROLES.items():
-            text = (KERNELS / f"{role.kernel}.pbtxt").read_text()
-            buffers = set(re.findall(r'arguments \{\s*name: "(\w+)"\s+buffer', text))
-            launches = re.search(r"^launches \{(.*?)^reference", text, re.MULTILINE | re.DOTALL).group(1)
-            given = [each for each in re.findall(r'"(\w+)"', "".join(re.findall(r"arguments: \[(.*?)\]", launches))) if each in buffers]
+            definition = _definitions.load(KERNELS / f"{role.kernel}.pbtxt")
+            buffers = {argument.name for argument in definition.arguments if argument.HasField("buffer")}
+            given = [each for launch in definition.launches for each in launch.kernel.arguments if each in buffers]
             self.assertEqual(tuple(dict.fromkeys(given)), role.arguments, name)
-            compiled = set(re.findall(r'name: "(\w+)" type: VALUE_TYPE_BOOL .* bind: BIND_COMPILE', text))
+            compiled = {dim.name for dim in definition.dims
+                        if dim.type == value_pb2.VALUE_TYPE_BOOL and dim.bind == kernel_pb2.BIND_COMPILE}
             self.assertEqual(set(role.dims()), compiled, name)
-            self.assertIn('name: "group_ends"', text)
+            self.assertIn("group_ends", [dim.name for dim in definition.dims])
 
     def test_nothing_needs_torch(self):
         code = "import sys; sys.modules.update(dict.fromkeys(('torch', 'grpc', 'google', 'numpy'))); import tunefarm._grouped_products"

@@ -99,7 +99,7 @@ def main():
     for path in tracked(root):
         if BAD_NAMES.search(path) and path not in GIVEN_NAMES:
             problems.append(f"{path}: a name that says nothing (utils, helpers, common, manager)")
-        if not path.endswith((".cc", ".h", ".cu", ".cuh", ".py", ".proto", ".sh", ".cmake", ".md", ".pbtxt", ".sql", ".toml", "CMakeLists.txt")):
+        if not path.endswith((".cc", ".h", ".cu", ".cuh", ".py", ".proto", ".sh", ".cmake", ".md", ".pbtxt", ".inc", ".sql", ".toml", "CMakeLists.txt")):
             continue
         file = root / path
         if not file.is_file():

@@ -35,7 +35,7 @@ absl::StatusOr<KernelArgument> LoadFile(const fs::path& file) {
                    ReadFileBelow(real.parent_path().string(), real.filename().string(), kDefinitionBytesMax));
   const fs::path folder = file.parent_path();
   ASSIGN_OR_RETURN(v1::Kernel kernel, LoadKernelText(text, file.string(), [&folder](const std::string& path) {
-                     // What a source is goes to the daemon: nothing that lies elsewhere.
+                     // What a definition includes and its sources go to the daemon: nothing that lies elsewhere.
                      return ReadFileBelow(folder.string(), path, kSourceBytesMax);
                    }));
   KernelArgument argument;
@@ -123,6 +123,9 @@ absl::StatusOr<KernelArgument> ResolveKernelWithoutData(const std::string& text,
     return InvalidArgument(
         "{0} is a source; name its definition, which tunefarm kernels new {1} writes if there is none", text,
         ShellWord(text));
+  }
+  if (fs::exists(text, error) && fs::path(text).extension() == ".inc") {
+    return InvalidArgument("{} is text that definitions include; name a definition", text);
   }
   if (fs::exists(text, error)) return LoadFile(text);
   const bool looks_like_path = text.find('/') != std::string::npos && text.rfind("kernels/", 0) != 0;

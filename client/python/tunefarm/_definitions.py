@@ -8,27 +8,23 @@ from typing import Any, List, Optional, Tuple, Union
 
 from google.protobuf import text_format
 
-from tunefarm import _files, _short_forms, _wire
+from tunefarm import _assembled_text, _files, _short_forms, _wire
 from tunefarm._connection import places_beside
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 
-_DEFINITION_BYTES_MAX = 1 << 20
 _SOURCE_BYTES_MAX = 4 << 20
 
 
 def load(file: Path) -> Any:
     """The definition with its sources. Errors name file, line and column."""
+    assembled = _assembled_text.AssembledText(_text_of(file), str(file),
+                                              lambda path: _text_of(file.parent / path, file.parent))
+    if assembled.errors:
+        raise InvalidArgumentError("\n".join(assembled.errors))
     message = _wire.empty_kernel()
-    try:
-        expanded = _short_forms.ExpandedText(_files.read(file, _DEFINITION_BYTES_MAX).decode("utf-8-sig"), message.DESCRIPTOR)
-    except UnicodeDecodeError:
-        raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
+    expanded = _short_forms.ExpandedText(assembled.text, message.DESCRIPTOR)
     if expanded.errors:
-        lines = []
-        for offset, text in expanded.errors:
-            line, column = expanded.position(offset)
-            lines.append(f"{file}:{line}:{column}: {text}")
-        raise InvalidArgumentError("\n".join(lines))
+        raise InvalidArgumentError("\n".join(assembled.place(text, offset) for offset, text in expanded.errors))
     try:
         text_format.Parse(expanded.text, message)
     except text_format.ParseError as error:
@@ -37,8 +33,7 @@ def load(file: Path) -> Any:
         text = str(error)[len(f"{line}:{column} : "):] if str(error).startswith(f"{line}:{column} : ") else str(error)
         if line is None:
             raise InvalidArgumentError(f"{file}: {text}") from None
-        line, column = expanded.position_of_parser(line, column or 1)
-        raise InvalidArgumentError(f"{file}:{line}:{column}: {text}") from None
+        raise InvalidArgumentError(assembled.place(text, expanded.offset_of_parser(line, column or 1))) from None
     for source in message.sources:
         if source.content:
             continue
@@ -47,6 +42,13 @@ def load(file: Path) -> Any:
             raise InvalidArgumentError(f"{file}: sources: '{source.path}' is not a path below the definition's folder")
         source.content = _files.read(file.parent / source.path, _SOURCE_BYTES_MAX, file.parent)
     return message
+
+
+def _text_of(file: Path, below: Optional[Path] = None) -> str:
+    try:
+        return _files.read(file, _assembled_text.BYTES_MAX, below).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidArgumentError(f"{file}: is not UTF-8 text") from None
 
 
 def _in_folder(folder: Path) -> List[Tuple[str, Path]]:
@@ -102,6 +104,8 @@ def _find(kernel: Union[str, "os.PathLike[str]"]) -> Tuple[str, Optional[Path]]:
             names = ", ".join(file.name for _, file in definitions)
             raise InvalidArgumentError(f"the folder {text} has several definitions: {names}; name one of them")
         return text, definitions[0][1]
+    if path.suffix == ".inc" and path.exists():
+        raise InvalidArgumentError(f"{text} is text that definitions include; name a definition")
     if path.exists():
         return text, path
     looks_like_path = "/" in text and not text.startswith("kernels/")

@@ -133,6 +133,41 @@ TEST_F(KernelArgumentTest, SeveralDefinitionsInAFolder) {
   EXPECT_EQ(Complete({"tune", ""}), "alpha\nbeta\nfirst\nsecond\n");
 }
 
+// What a definition includes lies beside it, is no definition itself, and goes to the daemon as its own text does.
+TEST_F(KernelArgumentTest, IncludedFiles) {
+  namespace fs = std::filesystem;
+  const std::string definition = directory_.File("box/several/first.pbtxt");
+  const std::string shared = directory_.File("box/several/parts/shared.inc");
+  Write("box/several", "first");
+  fs::rename(directory_.File("box/several/kernel.pbtxt"), definition);
+  TUNEFARM_CHECK_OK(WriteFileAtomically(
+      definition, KernelTemplate("first", "first.cc", /*is_cuda=*/false) + "include: 'parts/shared.inc'\n"));
+  fs::create_directory(directory_.File("box/several/parts"));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("box/several/more.inc"), "dims { name: 'MORE' }"));
+  TUNEFARM_CHECK_OK(WriteFileAtomically(shared, "derived { name: 'ONE' expression: '1' } include: 'more.inc'"));
+  const auto argument = Resolve(directory_.File("box/several"));
+  ASSERT_TRUE(argument.ok()) << argument.status();
+  EXPECT_EQ(argument->definition->derived(argument->definition->derived_size() - 1).name(), "ONE");
+  EXPECT_EQ(argument->definition->dims(argument->definition->dims_size() - 1).name(), "MORE");
+  for (const BoxDefinition& found : DefinitionsInTheBox(Environment())) EXPECT_TRUE(found.file.ends_with(".pbtxt"));
+  EXPECT_THAT(std::string(MessageOf(Resolve(shared).status())), HasSubstr("is text that definitions include"));
+
+  TUNEFARM_CHECK_OK(WriteFileAtomically(shared, "derived { name: 'ONE' expression: 'nope' }"));
+  EXPECT_THAT(
+      std::string(MessageOf(Resolve(definition).status())),
+      testing::MatchesRegex(shared + ":1:[0-9]+: .*unknown name 'nope' .included at " + definition + ":[0-9]+:1.\n.*"));
+  fs::remove(shared);
+  TUNEFARM_CHECK_OK(WriteFileAtomically(directory_.File("private_key"), "secret"));
+  fs::create_symlink("../../../private_key", shared);
+  const absl::Status refused = Resolve(definition).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(MessageOf(refused)), HasSubstr("outside of its folder"));
+  EXPECT_THAT(std::string(MessageOf(refused)), testing::Not(HasSubstr("secret")));
+  fs::remove(shared);
+  ASSERT_EQ(mkfifo(shared.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(MessageOf(Resolve(definition).status())), HasSubstr("is not a regular file"));
+}
+
 TEST_F(KernelArgumentTest, AnyOtherBareNameIsAStoredKernel) {
   for (const char* text : {"delta", "kernels/0123abcd"}) {
     const auto argument = Resolve(text);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "server/base/file.h"
@@ -13,14 +14,14 @@
 namespace tunefarm {
 namespace {
 
-std::vector<std::filesystem::path> Definitions() {
+std::vector<std::filesystem::path> FilesOfKernels(const char* ending) {
   const char* source = std::getenv("TUNEFARM_SOURCE_DIR");
-  std::vector<std::filesystem::path> definitions;
-  if (source == nullptr) return definitions;
+  std::vector<std::filesystem::path> files;
+  if (source == nullptr) return files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(std::filesystem::path(source) / "kernels")) {
-    if (entry.path().extension() == ".pbtxt") definitions.push_back(entry.path());
+    if (entry.path().extension() == ending) files.push_back(entry.path());
   }
-  return definitions;
+  return files;
 }
 
 DeviceClass HostOfFourCores() {
@@ -53,14 +54,16 @@ v1::Problem DefaultProblem(const KernelPlan& plan) {
 
 TEST(RepositoryKernelsTest, LoadAndHaveSpaces) {
   if (std::getenv("TUNEFARM_SOURCE_DIR") == nullptr) GTEST_SKIP() << "TUNEFARM_SOURCE_DIR is not set";
-  const auto definitions = Definitions();
+  const auto definitions = FilesOfKernels(".pbtxt");
   EXPECT_FALSE(definitions.empty());
+  std::set<std::filesystem::path> read;
   for (const auto& path : definitions) {
     SCOPED_TRACE(path.string());
     const auto text = ReadFile(path.string(), 1 << 20);
     ASSERT_TRUE(text.ok()) << Message(text.status());
-    const auto kernel = LoadKernelText(*text, path.filename().string(), [&](const std::string& source) {
-      return ReadFile((path.parent_path() / source).string(), 4 << 20);
+    const auto kernel = LoadKernelText(*text, path.filename().string(), [&](const std::string& name) {
+      read.insert(path.parent_path() / name);
+      return ReadFile((path.parent_path() / name).string(), 4 << 20);
     });
     if (!kernel.ok()) {
       ADD_FAILURE() << Message(kernel.status());
@@ -102,6 +105,9 @@ TEST(RepositoryKernelsTest, LoadAndHaveSpaces) {
       }
     }
   }
+  const auto included = FilesOfKernels(".inc");
+  EXPECT_FALSE(included.empty());
+  for (const auto& file : included) EXPECT_TRUE(read.contains(file)) << file << " is included by no definition";
 }
 
 }  // namespace

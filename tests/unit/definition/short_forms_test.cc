@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/base/file.h"
+#include "server/definition/assembled_text.h"
 #include "tests/unit/definition/sample_kernel.h"
 
 namespace tunefarm {
@@ -94,7 +95,11 @@ TEST(ShortFormsTest, Printed) {
   EXPECT_GE(files.size(), 10U);
   for (const std::filesystem::path& file : files) {
     SCOPED_TRACE(file.string());
-    auto kernel = ParseKernelText(TextOf(file), "f");
+    const definition::AssembledText assembled(TextOf(file), "f", [&file](const std::string& path) {
+      return absl::StatusOr<std::string>(TextOf(file.parent_path() / path));
+    });
+    ASSERT_THAT(assembled.errors(), testing::IsEmpty());
+    auto kernel = ParseKernelText(assembled.text(), "f");
     ASSERT_TRUE(kernel.ok()) << Message(kernel.status());
     for (v1::SourceFile& source : *kernel->mutable_sources()) source.clear_content();
     const std::string printed = KernelText(*kernel);

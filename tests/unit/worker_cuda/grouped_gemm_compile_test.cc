@@ -9,15 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <unordered_set>
 
 #include "server/base/hash.h"
 #include "server/base/random.h"
 #include "server/device/device_class.h"
 #include "server/version.h"
+#include "tests/fakes/repository_kernel.h"
 #include "tests/unit/worker_cuda/cuda_kernel.h"
 
 namespace tunefarm {
@@ -28,13 +27,6 @@ namespace {
 // between is slow at worst, and must be rare.
 constexpr int kSpillBytesMax = 512;
 constexpr int kSpillBytesOfAHandful = 64;
-
-std::string ReadText(const std::string& name) {
-  std::ifstream file(std::string(getenv("TUNEFARM_SOURCE_DIR")) + "/kernels/grouped_gemm/" + name);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 bool IsOn(const char* variable) {
   const char* const value = getenv(variable);
@@ -63,11 +55,10 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     absl::StatusOr<std::unique_ptr<CompileBackend>> backend = MakeCudaCompileBackend({});
     if (!backend.ok()) GTEST_SKIP() << MessageOf(backend.status());
     backend_ = *std::move(backend);
-    definition_ = ReadText(std::string("grouped_gemm_") + GetParam().op + ".pbtxt");
-    const absl::StatusOr<v1::Kernel> kernel = ParseKernelText(definition_, GetParam().op);
-    ASSERT_TRUE(kernel.ok()) << MessageOf(kernel.status());
-    for (const v1::SourceFile& source : kernel->sources())
-      sources_.emplace_back(source.path(), ReadText(source.path()));
+    absl::StatusOr<v1::Kernel> definition =
+        LoadRepositoryKernel(std::string("grouped_gemm/grouped_gemm_") + GetParam().op + ".pbtxt");
+    ASSERT_TRUE(definition.ok()) << MessageOf(definition.status());
+    definition_ = *std::move(definition);
   }
 
   // `flags`: 0 none, 1 permute_x, 2 permute_y, 3 permute_y with the fused multiplication (forward). `path` may be null.
@@ -79,7 +70,7 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     dims["permute_x"].set_bool_value(flags == 1);
     dims["permute_y"].set_bool_value(flags >= 2);
     if (std::string(GetParam().op) == "forward") dims["fuse_mul_post"].set_bool_value(flags == 3);
-    return PrepareText(definition_, sources_, GetParam().device, problem);
+    return PrepareKernel(definition_, GetParam().device, problem);
   }
 
   void CompileAndCheck(const PreparedKernel& kernel, const Config& config) {
@@ -125,8 +116,7 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
   }
 
   std::unique_ptr<CompileBackend> backend_;
-  std::string definition_;
-  std::vector<std::pair<std::string, std::string>> sources_;
+  v1::Kernel definition_;
   void ExpectFewSpills() const {
     EXPECT_LE(slow_, IsRotating() || getenv("TUNEFARM_COMPILE_PART") != nullptr ? (compiled_ + 11) / 12 : 0)
         << "of " << compiled_ << ":\n"
@@ -147,8 +137,7 @@ TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
   SCOPED_TRACE("TUNEFARM_SAMPLE_SEED=" + std::to_string(seed));
   PhiloxStream random(seed, static_cast<uint64_t>(GetParam().op[1]) << 8 | static_cast<uint64_t>(*GetParam().device));
   const uint64_t kinds = std::string(GetParam().op) == "forward" ? 4 : 3;
-  const bool has_hopper =
-      std::string(GetParam().device) == "H200" && definition_.find("\"hopper\"") != std::string::npos;
+  const bool has_hopper = std::string(GetParam().device) == "H200";
   const int rounds = IsNightly() ? 20 : IsRotating() ? 6 : 2, configs_each = IsNightly() ? 10 : IsRotating() ? 2 : 1;
   for (int round = 0; round < rounds; ++round) {
     // In turn: the space of one path is many times that of the other.
