@@ -69,6 +69,7 @@ constexpr bool kScaled = true;
 #else
 constexpr bool kScaled = false;
 #endif
+
 constexpr int kScaleBlock = 128;
 constexpr int kColScales = CeilDiv(kCols, kScaleBlock);  // of a tile
 // Of a stage: a float for each row, then one for each block of columns, filled up to 16 bytes.
@@ -130,8 +131,11 @@ constexpr int kShareQ = kSplitP ? kExtentQ : kExtentQ / kSharers;
 constexpr int kTilesP = kShareP / kWgmmaM;  // wgmmas along P for each step of 16 terms.
 constexpr int kSlices = kDepth / kWgmmaK;
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
-// With scales the products of a step have accumulators of their own.
-constexpr int kAccumulators = (kScaled ? 2 : 1) * kTilesP * kSums;
+// With scales the products of a step have accumulators of their own, in parts of at most so many rows or columns along Q.
+constexpr int kPartQ = !kSwap && kShareQ > 128 ? kShareQ / 2 : kShareQ;
+constexpr int kParts = kTilesP * (kShareQ / kPartQ);
+constexpr int kPartsAhead = kParts > 1 && kTilesP * kSums + kPartQ <= 160 ? 1 : 0;  // on their way beside the last one
+constexpr int kAccumulators = kTilesP * kSums + (kScaled ? (kPartsAhead + 1) * (kPartQ / 2) : 0);
 
 // Where rows of tokens are on the N side of wgmma, a group's tiles are equally high, as high as its rows ask for: two
 // of 136 rows for 266 instead of 144 and 122. Products are made in the least of these heights that is enough.

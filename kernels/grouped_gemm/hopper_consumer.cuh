@@ -187,11 +187,16 @@ HOPPER_FN void ReadScales(u32 scales, int group, int thread, StepScales& result)
 }
 
 // As MultiplyPlainTiles, for operands with block scales: a step's products have accumulators of their own, which are
-// multiplied by the scales and added to the sums in single precision. While one warpgroup does that, the tensor cores
-// work for the other ones, and for this one's next tile along P.
+// multiplied by the scales and added to the sums in single precision ("promoted"). They are made in parts, of which
+// kPartsAhead + 1 are on their way. While one warpgroup promotes, the tensor cores work for the other ones, and for this
+// one's next part.
 template <int kTiles, int kN>
 HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
                                    int group, int thread, float (&sums)[kTilesP][kSums]) {
+  constexpr int kPartN = kN > kPartQ ? kPartQ : kN;
+  constexpr int kPartsOfTile = kN / kPartN;
+  constexpr int kParts = kTiles * kPartsOfTile;
+  static_assert(kN % kPartN == 0, "parts are equally wide");
   const int lane = thread % 32;
   const u32 share_p = kPingPong || !kSplitP ? 0 : TileP::Origin(group * kShareP, 0);
   const u32 share_q = kSplitP ? 0 : TileQ::Origin(group * kShareQ, 0);
@@ -207,32 +212,40 @@ HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers&
     BarrierWait(barriers.Full(ring.stage), ring.parity);
     if constexpr (kTiles > 0) {
       const u32 offset = ring.stage * kStageBytes;
-      float products[kTiles][kSums];
       if (kCopies) FenceProxyAsync();
-      WgmmaFence();
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-        for (int slice = 0; slice < kSlices; ++slice) {
-          Wgmma<kN, TileP::kTransposed, TileQ::kTransposed>(
-              products[tile], Advanced(p, offset + TileP::Origin(tile * kWgmmaM, slice * kWgmmaK)),
-              Advanced(q, offset + TileQ::Origin(0, slice * kWgmmaK)), slice > 0 ? 1 : 0);
-        }
-        WgmmaCommit();
-      }
       StepScales scales;
       ReadScales<kN>(stages + kScalesBase + ring.stage * kScaleBytes, group, thread, scales);
+      float products[kPartsAhead + 1][kPartN / 2];
+      // Begins part `part`, and promotes the one kPartsAhead before it.
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        if (tile + 1 < kTiles) {
-          WgmmaWait<1>();
+      for (int part = 0; part < kParts + kPartsAhead; ++part) {
+        if (part < kParts) {
+          const int tile = part / kPartsOfTile;
+          const int first_q = part % kPartsOfTile * kPartN;
+          WgmmaFence();
+#pragma unroll
+          for (int slice = 0; slice < kSlices; ++slice) {
+            Wgmma<kPartN, TileP::kTransposed, TileQ::kTransposed>(
+                products[part % (kPartsAhead + 1)],
+                Advanced(p, offset + TileP::Origin(tile * kWgmmaM, slice * kWgmmaK)),
+                Advanced(q, offset + TileQ::Origin(first_q, slice * kWgmmaK)), slice > 0 ? 1 : 0);
+          }
+          WgmmaCommit();
+        }
+        const int done = part - kPartsAhead;
+        if (done < 0) continue;
+        if (done < kParts - 1) {
+          WgmmaWait<kPartsAhead>();
         } else {
           WgmmaWait<0>();
           Release(barriers, ring.stage, lane);
         }
-        PinAccumulators(products[tile]);
+        float(&promoted)[kPartN / 2] = products[done % (kPartsAhead + 1)];
+        PinAccumulators(promoted);
+        const int tile = done / kPartsOfTile;
+        const int first = done % kPartsOfTile * (kPartN / 2);
 #pragma unroll
-        for (int i = 0; i < kN / 2; ++i) sums[tile][i] += scales.Of(tile, i) * products[tile][i];
+        for (int i = 0; i < kPartN / 2; ++i) sums[tile][first + i] += scales.Of(tile, first + i) * promoted[i];
       }
     } else {
       Release(barriers, ring.stage, lane);

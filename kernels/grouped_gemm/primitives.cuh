@@ -62,9 +62,10 @@ __device__ __forceinline__ void MultiplyAdd(const unsigned (&a)[4], const unsign
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// An element as a float, and a float rounded to the nearest element, ties to even.
+// An element as a float, and a float rounded to the nearest element, ties to even. Of operands in fp8 the elements of 16
+// bits are those of the output, in bfloat16.
 __device__ __forceinline__ float ToFloat(unsigned short element) {
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
   return __uint_as_float(static_cast<unsigned>(element) << 16);
 #else
   float value;
@@ -73,9 +74,26 @@ __device__ __forceinline__ float ToFloat(unsigned short element) {
 #endif
 }
 
+#if defined(dtype_fp8)
+__device__ __forceinline__ float ToFloat(unsigned char element) {
+  unsigned halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(element)));
+  float value;
+  asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, l;\n}" : "=f"(value) : "r"(halves));
+  return value;
+}
+
+// The nearest e4m3, ties to even; what lies past 448 becomes 448.
+__device__ __forceinline__ unsigned char ToFp8(float value) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  return static_cast<unsigned char>(pair);
+}
+#endif
+
 __device__ __forceinline__ unsigned short ToElement(float value) {
   unsigned short element;
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(element) : "f"(value));
 #else
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(element) : "f"(value));
@@ -86,7 +104,7 @@ __device__ __forceinline__ unsigned short ToElement(float value) {
 // Two values rounded to elements, `low` at the lower address.
 __device__ __forceinline__ unsigned PackElements(float low, float high) {
   unsigned packed;
-#if defined(dtype_bf16)
+#if !defined(dtype_f16)
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
 #else
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

@@ -73,7 +73,38 @@ __device__ __forceinline__ const Element* RowOf(const Element* matrix, long long
   return matrix + row * width;
 }
 
-#if GROUPED_GEMM_OP == OP_FORWARD
+#if GROUPED_GEMM_OP == OP_FORWARD && defined(dtype_fp8)
+// Of the dequantised operands: each element times its block's scale. Launched as the one below.
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_gemm_forward_fp8_reference(const Element* x, const Element* w, OutElement* y, const float* x_scales,
+                                       const float* w_scales, const int* m_sizes, const int* gather_indices,
+                                       const float* topk_weights, int experts, int n, int k, int topk, int group_ends,
+                                       int scale_row_stride, int scale_block_stride) {
+  const ReferenceRows tile = FindReferenceRows({m_sizes, group_ends}, experts, static_cast<int>(blockIdx.y));
+  if (tile.rows == 0) return;
+  const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
+  const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
+  const int blocks = CeilDiv(k, kScaleBlock);
+  ReferenceTile(
+      tile.rows, n - first_column, k,
+      [&](int i, int term) {
+        const int row = kPermuteX ? gather_indices[tile.first_row + i] / topk : tile.first_row + i;
+        return ToFloat(RowOf(x, row, k)[term]) * x_scales[static_cast<long long>(row) * scale_row_stride +
+                                                          static_cast<long long>(term / kScaleBlock) * scale_block_stride];
+      },
+      [&](int term, int j) {
+        const int column = first_column + j;
+        const long long block_row = static_cast<long long>(tile.group) * CeilDiv(n, kScaleBlock) + column / kScaleBlock;
+        return ToFloat(RowOf(matrix, column, k)[term]) * w_scales[block_row * blocks + term / kScaleBlock];
+      },
+      [&](int i, int j, float sum) {
+        const int row = tile.first_row + i;
+        const int output_row = kPermuteY ? gather_indices[row] : row;
+        if (kFuseMultiply) sum = MultiplyRounded(sum, topk_weights[output_row]);
+        y[static_cast<long long>(output_row) * n + first_column + j] = ToElement(sum);
+      });
+}
+#elif GROUPED_GEMM_OP == OP_FORWARD
 // Launched with ceil(n / 64) blocks in x and one for each 64 rows of a group in y.
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_forward_reference(const Element* x, const Element* w, Element* y, const int* m_sizes,

@@ -25,6 +25,8 @@ using Element = unsigned char;  // The bits of an e4m3.
 using Element = OutElement;
 #endif
 
+constexpr int kScaleBlock = 128;  // Terms, and columns of Y, that share a scale in fp8.
+
 constexpr bool kPermuteX = permute_x;
 constexpr bool kPermuteY = permute_y;
 constexpr bool kFuseMultiply = fuse_mul_post;

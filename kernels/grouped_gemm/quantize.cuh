@@ -1,0 +1,55 @@
+// Prepare steps: operands in bfloat16 to e4m3 with block scales, as they are quantised for serving. A block's scale is its
+// largest magnitude divided by 448, the largest e4m3, so that nothing overflows.
+#pragma once
+
+#include "roles.cuh"
+
+constexpr float kFp8Max = 448.0f;
+constexpr int kQuantizeThreads = 128;
+
+// The largest value of the block's threads, in all of them. Values are at least zero.
+__device__ __forceinline__ float LargestOfBlock(float value) {
+  __shared__ int largest;
+  if (threadIdx.x == 0) largest = 0;
+  __syncthreads();
+  // As integers floats of one sign are in the same order.
+  atomicMax(&largest, __float_as_int(value));
+  __syncthreads();
+  return __int_as_float(largest);
+}
+
+// A block of zeros has the scale 1.
+__device__ __forceinline__ float ScaleOf(float largest) { return largest > 0.0f ? largest / kFp8Max : 1.0f; }
+
+// Each row in blocks of 128 terms; a thread for each term of a block. Launched with rows * ceil(k / 128) blocks.
+extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
+    grouped_gemm_quantize_rows(const OutElement* values, Element* quantized, float* scales, int k, int row_stride,
+                               int block_stride) {
+  const int blocks = CeilDiv(k, kScaleBlock);
+  const long long row = static_cast<int>(blockIdx.x) / blocks;
+  const int block = static_cast<int>(blockIdx.x) % blocks;
+  const int term = block * kScaleBlock + static_cast<int>(threadIdx.x);
+  const float value = term < k ? ToFloat(values[row * k + term]) : 0.0f;
+  const float scale = ScaleOf(LargestOfBlock(fabsf(value)));
+  if (term < k) quantized[row * k + term] = ToFp8(value / scale);
+  if (threadIdx.x == 0) scales[row * row_stride + static_cast<long long>(block) * block_stride] = scale;
+}
+
+// Each expert's weights in blocks of 128 x 128; a thread for each term of a row. Launched with ceil(k / 128) blocks in x,
+// ceil(n / 128) in y and one for each expert in z.
+extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
+    grouped_gemm_quantize_weights(const OutElement* values, Element* quantized, float* scales, int n, int k) {
+  const int term = static_cast<int>(blockIdx.x) * kScaleBlock + static_cast<int>(threadIdx.x);
+  const int first = static_cast<int>(blockIdx.y) * kScaleBlock;
+  const int rows = min(n - first, kScaleBlock);
+  const long long origin = (static_cast<long long>(blockIdx.z) * n + first) * k + term;
+  float largest = 0.0f;
+  for (int row = 0; row < rows && term < k; ++row) largest = fmaxf(largest, fabsf(ToFloat(values[origin + row * k])));
+  const float scale = ScaleOf(LargestOfBlock(largest));
+  for (int row = 0; row < rows && term < k; ++row) {
+    quantized[origin + row * k] = ToFp8(ToFloat(values[origin + row * k]) / scale);
+  }
+  if (threadIdx.x == 0) {
+    scales[(static_cast<long long>(blockIdx.z) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = scale;
+  }
+}
