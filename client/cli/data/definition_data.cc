@@ -53,7 +53,7 @@ std::vector<v1::DataType> TypesOfArgument(const v1::Kernel& kernel, const v1::Ar
   for (const v1::Dim& dim : kernel.dims()) {
     if (dim.name() != buffer.data_type_dim()) continue;
     for (const v1::Value& value : dim.values()) {
-      if (const auto type = DataTypeNamed(value.string_value()); type.has_value()) types.push_back(*type);
+      if (const auto type = DataTypeOfDim(value.string_value()); type.has_value()) types.push_back(*type);
     }
   }
   return types;
