@@ -1,4 +1,5 @@
-// Element types: what they can be filled with, conversions of values to their bytes. Private to this folder; sizes and names are in kernel_plan.h.
+// Element types: what they can be filled with, conversions of values to their bytes. Private to this folder; sizes and
+// names are in kernel_plan.h.
 #pragma once
 
 #include <optional>
