@@ -322,7 +322,7 @@ Failure CudaProblem::KeepExpected(PoisonPattern pattern) {
 Failure CudaProblem::FindAmbiguity(bool* ambiguous) {
   for (Buffer& buffer : buffers_) {
     buffer.expected_second = GuardedBuffer();
-    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || !MayBeWritten(buffer.plan.type) || *ambiguous) continue;
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || !MayEqualPoison(buffer.plan.type) || *ambiguous) continue;
     TUNEFARM_RETURN_IF_FAILED(tools_.harness.HasBits(buffer.plan.type,
                                                      PoisonBits(buffer.plan.type, PoisonPattern::kFirst),
                                                      buffer.expected.data(), ElementsOf(buffer.plan), ambiguous));

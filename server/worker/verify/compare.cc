@@ -52,7 +52,7 @@ class Comparison {
       return;
     }
     if (poison && actual == *poison && IsFloatType(type_)) {
-      return Add(index, MayBeWritten(type_) ? MismatchKind::kUnwrittenOrNan : MismatchKind::kUnwritten, actual,
+      return Add(index, MayEqualPoison(type_) ? MismatchKind::kUnwrittenOrNan : MismatchKind::kUnwritten, actual,
                  expected);
     }
     const double out = ToDouble(actual), ref = ToDouble(expected);
@@ -197,7 +197,7 @@ std::vector<std::byte> ExpectedUnderSecondPoison(DataType type, std::span<const 
   const uint64_t second = PoisonBits(type, PoisonPattern::kSecond);
   for (size_t offset = 0; offset + size <= result.size(); offset += size) {
     if (BitsAt(result.data() + offset, size) != first) continue;
-    if (MayBeWritten(type)) *ambiguous = true;
+    if (MayEqualPoison(type)) *ambiguous = true;
     std::memcpy(result.data() + offset, &second, size);
   }
   return result;

@@ -63,7 +63,7 @@ BufferComparison Compare(std::string_view buffer, tunefarm::v1::DataType type, s
                          const TolerancePlan& tolerance, bool expected_is_whole = false);
 
 // The expected output when the buffer was poisoned with the second pattern, made from the one under the first. Sets
-// *ambiguous if an element equals the first pattern, which the reference may have written on purpose (MayBeWritten):
+// *ambiguous if an element equals the first pattern, which the reference may have written on purpose (MayEqualPoison):
 // then run the reference again under the second pattern instead.
 std::vector<std::byte> ExpectedUnderSecondPoison(tunefarm::v1::DataType type, std::span<const std::byte> expected,
                                                  bool* ambiguous);

@@ -39,7 +39,7 @@ uint64_t PoisonBits(v1::DataType type, PoisonPattern pattern) {
   }
 }
 
-bool MayBeWritten(v1::DataType poisoned) { return !IsFloatType(poisoned) || poisoned == v1::DATA_TYPE_F8E4M3; }
+bool MayEqualPoison(v1::DataType poisoned) { return !IsFloatType(poisoned) || poisoned == v1::DATA_TYPE_F8E4M3; }
 
 void Poison(v1::DataType type, PoisonPattern pattern, std::span<std::byte> output) {
   const uint64_t bits = PoisonBits(type, pattern);

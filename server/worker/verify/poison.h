@@ -26,7 +26,7 @@ PoisonPattern DrawPattern(PhiloxStream* random);
 uint64_t PoisonBits(tunefarm::v1::DataType type, PoisonPattern pattern);
 
 // Whether a kernel may write the bits of the poison on purpose: integers, and F8E4M3, of which any NaN has them.
-bool MayBeWritten(tunefarm::v1::DataType poisoned);
+bool MayEqualPoison(tunefarm::v1::DataType poisoned);
 
 // Fills whole elements; the size must be a multiple of the element's.
 void Poison(tunefarm::v1::DataType type, PoisonPattern pattern, std::span<std::byte> output);

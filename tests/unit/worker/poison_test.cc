@@ -45,9 +45,9 @@ TEST(PoisonTest, F8E4M3HasOneNanOfEachSign) {
 
 TEST(PoisonTest, IntegersAndF8E4M3MayBeWritten) {
   for (const DataType type : {v1::DATA_TYPE_I8, v1::DATA_TYPE_U64, v1::DATA_TYPE_F8E4M3})
-    EXPECT_TRUE(MayBeWritten(type));
+    EXPECT_TRUE(MayEqualPoison(type));
   for (const DataType type : {v1::DATA_TYPE_F16, v1::DATA_TYPE_BF16, v1::DATA_TYPE_F32, v1::DATA_TYPE_F64}) {
-    EXPECT_FALSE(MayBeWritten(type));
+    EXPECT_FALSE(MayEqualPoison(type));
   }
 }
 
