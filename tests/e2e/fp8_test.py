@@ -34,7 +34,7 @@ def codes_of(values):
 
 
 def drawn(count):
-    """Codes, the eighth of which is that of 1."""
+    """Codes, of which number 7 is that of 1."""
     codes = numpy.random.default_rng(count).choice(CODES, count)
     codes[7:8] = 0x38
     return codes
@@ -51,7 +51,7 @@ class Fp8(unittest.TestCase):
             farm.cli("kernels", "check", FOLDER)
             farm.cli("tune", FOLDER, *FAST)
             trials = search(farm.trials(1))
-            self.assertEqual([outcome(trial) for trial in trials], ["OK"] * 4)
+            self.assertEqual({outcome(trial) for trial in trials}, {"OK"})
             farm.cli("run", FOLDER, *FAST, "--dim", "dtype=f32")
             with tunefarm.Client(data_directory=farm.directory, start=False) as client:
                 package = client.package("fp8_scale", dims={"dtype": ["fp8"]})
