@@ -1,6 +1,6 @@
 // Calls functions of a shared object with up to 64 arguments. The worker's own calls
 // (server/worker/host/kernel_calls.cc) use libffi, which this library must not need; both pass pointers and scalars as
-// C does, f16 and bf16 as 16-bit integers.
+// C does, f16 and bf16 as 16-bit integers, f8e4m3 as 8-bit ones.
 //
 // Threads: any; there is no state.
 #pragma once

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <tuple>
 
 #include "server/base/format.h"
@@ -28,6 +29,13 @@ absl::Status CheckIntegerBound(const std::string& path, v1::DataType type, doubl
   }
   return FieldError(path, kValueOutOfRange, "{} is no value of {} ({} to {})", value, NameOf(type), range.lowest,
                     range.highest);
+}
+
+absl::Status CheckF8E4M3(const std::string& path, v1::DataType type, const v1::Fill& fill) {
+  const std::optional<double> beyond = BeyondF8E4M3(type, fill);
+  if (!beyond) return absl::OkStatus();
+  return FieldError(path, kValueOutOfRange, "{} is beyond the values of {} ({} to {})", *beyond, NameOf(type),
+                    -driver_step::kF8E4M3Largest, driver_step::kF8E4M3Largest);
 }
 
 class ArgumentChecker {
@@ -101,9 +109,9 @@ class ArgumentChecker {
     if (dim.type != ValueType::kString) return FieldError(path, kTypeMismatch, "dim '{}' is not a string dim", name);
     if (dim.inputs_only) return FieldError(path, kConflictingFields, "'{}' has inputs_only; {}", name, kInputsRule);
     for (const Value& value : dim.values) {
-      if (!DataTypeNamed(value.string_value()).has_value()) {
+      if (!DataTypeOfDim(value.string_value()).has_value()) {
         return FieldError(path, kTypeMismatch,
-                          "the value {} of dim '{}' is no data type; write i8, u8, ..., f16, bf16, f32 or f64",
+                          "the value {} of dim '{}' is no data type; write i8, u8, ..., fp8, f16, bf16, f32 or f64",
                           value.ToLiteral(), name);
       }
     }
@@ -201,7 +209,7 @@ class ArgumentChecker {
           return FieldError(path + ".constant.value", kValueOutOfRange, "the value is not a finite number");
         }
         return is_integer ? CheckIntegerBound(path + ".constant.value", type, fill->constant().value())
-                          : absl::OkStatus();
+                          : CheckF8E4M3(path + ".constant.value", type, *fill);
       case v1::Fill::kNormal:
         if (is_integer) {
           return FieldError(path + ".normal", kTypeMismatch, "normal fills are for floats; use uniform for {}",
@@ -220,7 +228,7 @@ class ArgumentChecker {
           return FieldError(path + ".uniform.high", kValueOutOfRange, "high {} is not above low {}",
                             fill->uniform().high(), fill->uniform().low());
         }
-        if (!is_integer) return absl::OkStatus();
+        if (!is_integer) return CheckF8E4M3(path + ".uniform", type, *fill);
         RETURN_IF_ERROR(CheckIntegerBound(path + ".uniform.low", type, fill->uniform().low()));
         return CheckIntegerBound(path + ".uniform.high", type, fill->uniform().high());
       case v1::Fill::kIota:
@@ -271,7 +279,7 @@ class ArgumentChecker {
   absl::Status CheckScalar(const std::string& path, const std::string& name, v1::Scalar* scalar) {
     if (!IsKnownType(scalar->data_type()))
       return FieldError(path + ".data_type", kMissingField, "a scalar needs a data type");
-    if (draft_.is_triton() && (scalar->data_type() == v1::DATA_TYPE_F16 || scalar->data_type() == v1::DATA_TYPE_BF16)) {
+    if (draft_.is_triton() && IsFloatType(scalar->data_type()) && SizeOf(scalar->data_type()) < sizeof(float)) {
       return FieldError(path + ".data_type", kNotSupported, "Triton is passed no scalars of type {}; write F32",
                         NameOf(scalar->data_type()));
     }
@@ -300,6 +308,7 @@ class ArgumentChecker {
       return FieldError(path + ".data_type", kInvalidField, "the data type is unknown");
     }
     plan.type = map->data_type();
+    RETURN_IF_ERROR(CheckNanFill(path, map->oob_fill_nan(), plan.type));
     const int rank = map->dims_size();
     if (rank < 1 || rank > kTensorRankMax) {
       return FieldError(path + ".dims", rank == 0 ? kMissingField : kLimitExceeded,
@@ -369,6 +378,7 @@ class ArgumentChecker {
     if (descriptor.oob_fill_nan() && buffer->type != v1::DATA_TYPE_UNSPECIFIED && !IsFloatType(buffer->type)) {
       return FieldError(path + ".oob_fill_nan", kTypeMismatch, "{} has no NaN; leave it out", NameOf(buffer->type));
     }
+    RETURN_IF_ERROR(CheckNanFill(path, descriptor.oob_fill_nan(), buffer->type));
     constexpr Context kContext = WithInputs(kConfigContext);
     ASSIGN_OR_RETURN(plan.shape, draft_.CompileList(path + ".shape", descriptor.shape(), kContext, Result::kInt));
     ASSIGN_OR_RETURN(plan.strides, draft_.CompileList(path + ".strides", descriptor.strides(), kContext, Result::kInt));

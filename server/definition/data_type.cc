@@ -1,8 +1,10 @@
 #include "server/definition/data_type.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "server/base/status.h"
+#include "server/definition/field_error.h"
 
 namespace tunefarm {
 
@@ -11,14 +13,17 @@ static_assert(driver_step::kI16 == uint32_t{v1::DATA_TYPE_I16} && driver_step::k
 static_assert(driver_step::kI32 == uint32_t{v1::DATA_TYPE_I32} && driver_step::kU32 == uint32_t{v1::DATA_TYPE_U32});
 static_assert(driver_step::kI64 == uint32_t{v1::DATA_TYPE_I64} && driver_step::kU64 == uint32_t{v1::DATA_TYPE_U64});
 static_assert(driver_step::kF16 == uint32_t{v1::DATA_TYPE_F16} && driver_step::kBf16 == uint32_t{v1::DATA_TYPE_BF16});
+static_assert(driver_step::kF8E4M3 == uint32_t{v1::DATA_TYPE_F8E4M3});
 static_assert(driver_step::kF32 == uint32_t{v1::DATA_TYPE_F32} && driver_step::kF64 == uint32_t{v1::DATA_TYPE_F64});
 
 size_t SizeOf(v1::DataType type) { return driver_step::SizeOf(type); }
 std::string_view NameOf(v1::DataType type) { return driver_step::NameOf(type); }
 
-std::optional<v1::DataType> DataTypeNamed(std::string_view name) {
-  for (uint32_t type = driver_step::kI8; driver_step::IsDataType(type); ++type) {
-    if (driver_step::NameOf(type) == name) return static_cast<v1::DataType>(type);
+std::optional<v1::DataType> DataTypeOfDim(std::string_view value) {
+  // One spelling of each type, so that results of one problem are not filed under two values.
+  if (value == "fp8") return v1::DATA_TYPE_F8E4M3;
+  for (uint32_t type = driver_step::kI8; type <= driver_step::kF64; ++type) {
+    if (driver_step::NameOf(type) == value) return static_cast<v1::DataType>(type);
   }
   return std::nullopt;
 }
@@ -35,6 +40,20 @@ v1::Fill DefaultFill(v1::DataType type) {
     fill.mutable_uniform()->set_high(static_cast<double>(std::min<uint64_t>(255, RangeOf(type).highest)));
   }
   return fill;
+}
+
+std::optional<double> BeyondF8E4M3(v1::DataType type, const v1::Fill& fill) {
+  if (type != v1::DATA_TYPE_F8E4M3) return std::nullopt;
+  for (const double value : {fill.constant().value(), fill.uniform().low(), fill.uniform().high()}) {
+    if (std::fabs(value) > driver_step::kF8E4M3Largest) return value;
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckNanFill(const std::string& path, bool oob_fill_nan, v1::DataType type) {
+  if (!oob_fill_nan || type != v1::DATA_TYPE_F8E4M3) return absl::OkStatus();
+  return FieldError(path + ".oob_fill_nan", kTypeMismatch,
+                    "a tensor map sees {} as bytes, which have no NaN; leave it out", NameOf(type));
 }
 
 absl::StatusOr<ScalarPlan> EncodeScalar(v1::DataType type, const Value& value) {

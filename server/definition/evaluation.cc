@@ -168,7 +168,7 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
   plan.type = buffer.type;
   if (!buffer.type_dim.empty()) {
     const Value* type = problem.dims.Find(buffer.type_dim);
-    const auto named = type != nullptr && type->is_string() ? DataTypeNamed(type->string_value()) : std::nullopt;
+    const auto named = type != nullptr && type->is_string() ? DataTypeOfDim(type->string_value()) : std::nullopt;
     if (!named.has_value()) {
       return definition::FieldError(buffer.path + ".data_type_dim", definition::kTypeMismatch,
                                     "the problem gives dim '{}' no data type", buffer.type_dim);
@@ -199,6 +199,12 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
     return definition::FieldError(buffer.path + ".fill.normal", definition::kTypeMismatch,
                                   "normal fills are for floats, but '{}' is {} in this problem", buffer.name,
                                   NameOf(plan.type));
+  }
+  if (const std::optional<double> beyond = definition::BeyondF8E4M3(plan.type, plan.fill)) {
+    return definition::FieldError(buffer.path + ".fill", definition::kValueOutOfRange,
+                                  "'{}' is {} in this problem, whose values are from {} to {}, not {}", buffer.name,
+                                  NameOf(plan.type), -driver_step::kF8E4M3Largest, driver_step::kF8E4M3Largest,
+                                  *beyond);
   }
   plan.expected = buffer.expected;
   if (!buffer.index_limit.has_value()) return plan;

@@ -48,9 +48,10 @@ struct LoadedEntry {
 };
 
 size_t SizeOf(tunefarm::v1::DataType type);            // bytes of an element
-std::string_view NameOf(tunefarm::v1::DataType type);  // "f32"
+std::string_view NameOf(tunefarm::v1::DataType type);  // "f32", "f8e4m3"
 inline bool IsFloatType(tunefarm::v1::DataType type) { return type >= tunefarm::v1::DATA_TYPE_F16; }
-std::optional<tunefarm::v1::DataType> DataTypeNamed(std::string_view name);
+// What a dim's value stands for where a buffer names the dim as data_type_dim: the type's name, "fp8" for F8E4M3.
+std::optional<tunefarm::v1::DataType> DataTypeOfDim(std::string_view value);
 
 // A buffer of a problem and config.
 struct BufferPlan {

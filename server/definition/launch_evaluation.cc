@@ -198,6 +198,7 @@ class Evaluation {
     if (type == v1::DATA_TYPE_UNSPECIFIED) {
       ASSIGN_OR_RETURN(type, TypeOf(formula.buffer));
     }
+    RETURN_IF_ERROR(CheckNanFill(formula.path, formula.oob_fill_nan, type));
     if (!evaluator_.TensorMap(formula, type, formula.dims.size(), &plan.values)) return formulas_.error();
     return plan;
   }
@@ -213,6 +214,7 @@ class Evaluation {
     plan.buffer = formula.buffer;
     plan.oob_fill_nan = formula.oob_fill_nan;
     ASSIGN_OR_RETURN(plan.type, TypeOf(formula.buffer));
+    RETURN_IF_ERROR(CheckNanFill(formula.path, formula.oob_fill_nan, plan.type));
     const auto element_bytes = static_cast<int64_t>(SizeOf(plan.type));
     const int64_t stride_max = driver_step::kTensorStrideMax / element_bytes;
     if (!Ints(formula.shape, "an extent of a tensor descriptor", 1, std::numeric_limits<int32_t>::max(), &plan.shape) ||

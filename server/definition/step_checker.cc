@@ -296,6 +296,11 @@ class StepChecker {
         return FieldError(field_path, kTypeMismatch, "'{}' is of type {}; a product needs floats", *name,
                           NameOf(buffer->type));
       }
+      if (buffer->type == v1::DATA_TYPE_F8E4M3) {
+        return FieldError(field_path, kNotSupported,
+                          "'{}' is of type {}, which library operations do not multiply; write a kernel of your own",
+                          *name, NameOf(buffer->type));
+      }
       RETURN_IF_ERROR(CheckInputsOf(field_path, sequence, *name));
       if (name == &op->c() && buffer->access == v1::ACCESS_IN && sequence != Sequence::kPreparePerProblem) {
         return FieldError(field_path, kConflictingFields, "'{}' has ACCESS_IN, so no step may write it", *name);

@@ -19,6 +19,8 @@ std::string TypeName(v1::DataType type) {
       return "fp32";
     case v1::DATA_TYPE_F64:
       return "fp64";
+    case v1::DATA_TYPE_F8E4M3:
+      return "fp8e4nv";
     default:
       return std::string(NameOf(type));  // bf16 and the integers are called alike
   }

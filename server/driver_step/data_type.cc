@@ -3,7 +3,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+
+#include "server/driver_step/e4m3.h"
 
 static_assert(std::endian::native == std::endian::little, "scalar arguments are passed in the device's byte order");
 
@@ -14,8 +17,11 @@ struct TypeRow {
   const char* name;
   size_t size;
 };
-constexpr TypeRow kTypes[] = {{"", 0},    {"i8", 1},  {"u8", 1},  {"i16", 2},  {"u16", 2}, {"i32", 4}, {"u32", 4},
-                              {"i64", 8}, {"u64", 8}, {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}};
+// By number; there is no type 13.
+constexpr TypeRow kTypes[] = {{"", 0},     {"i8", 1},  {"u8", 1},  {"i16", 2}, {"u16", 2},
+                              {"i32", 4},  {"u32", 4}, {"i64", 8}, {"u64", 8}, {"f16", 2},
+                              {"bf16", 2}, {"f32", 4}, {"f64", 8}, {"", 0},    {"f8e4m3", 1}};
+static_assert(std::size(kTypes) == kDataTypesEnd);
 
 // IEEE binary16, rounded to nearest even directly from the double, so that nothing is rounded twice.
 uint16_t ToHalf(double value) {
@@ -81,9 +87,11 @@ bool EncodeScalar(uint32_t type, double value, void* bytes) {
   if (type == kF32) largest = std::numeric_limits<float>::max();
   if (type == kF16) largest = 65'504;
   if (type == kBf16) largest = 0x1.fep127;
+  if (type == kF8E4M3) largest = kF8E4M3Largest;
   if (!(std::fabs(value) <= largest)) return false;
   if (type == kF16) return Put(ToHalf(value), bytes);
   if (type == kBf16) return Put(ToBfloat(value), bytes);
+  if (type == kF8E4M3) return Put(tunefarm_e4m3_from_double(value), bytes);
   if (type == kF32) return Put(static_cast<float>(value), bytes);
   return Put(value, bytes);
 }

@@ -32,9 +32,9 @@ constexpr int ModeOf(std::span<const std::string_view> names, std::string_view n
   return -1;
 }
 
-// CUtensorMapDataType of a tunefarm.v1.DataType; -1: there is none.
+// CUtensorMapDataType of a tunefarm.v1.DataType; -1: there is none. Elements of 1 byte are UINT8, F8E4M3 too.
 constexpr int TensorMapTypeOf(uint32_t data_type) {
-  constexpr int kTypes[] = {-1, 0, 0, 1, 1, 3, 2, 5, 4, 6, 9, 7, 8};
+  constexpr int kTypes[] = {-1, 0, 0, 1, 1, 3, 2, 5, 4, 6, 9, 7, 8, -1, 0};
   return data_type < std::size(kTypes) ? kTypes[data_type] : -1;
 }
 

@@ -64,6 +64,7 @@ std::string TorchType(const Value& dtype) {
   const std::string text = dtype.ToText();
   if (text == "bf16") return "torch.bfloat16";
   if (text == "f16") return "torch.float16";
+  if (text == "fp8") return "torch.float8_e4m3fn";
   if (text == "f32") return "torch.float32";
   return text;
 }

@@ -23,10 +23,24 @@ struct FillCase {
   bool exact;
 };
 
+std::vector<v1::DataType> AllTypes() {
+  std::vector<v1::DataType> types;
+  for (int number = v1::DATA_TYPE_I8; number <= v1::DataType_MAX; ++number) {
+    if (v1::DataType_IsValid(number)) types.push_back(static_cast<v1::DataType>(number));
+  }
+  return types;
+}
+
+// What a value of a normal fill may differ by, since logf and cosf do: neighbours of the type near 10.
+double NormalDifferenceMax(v1::DataType type) {
+  if (type == v1::DATA_TYPE_F8E4M3) return 1.01;
+  return type == v1::DATA_TYPE_BF16 ? 0.07 : 0.01;
+}
+
 std::vector<FillCase> FillCases() {
   std::vector<FillCase> cases;
-  for (int number = v1::DATA_TYPE_I8; number <= v1::DATA_TYPE_F64; ++number) {
-    const auto type = static_cast<v1::DataType>(number);
+  for (const v1::DataType type : AllTypes()) {
+    const int number = type;
     v1::Fill fill;
     fill.mutable_uniform()->set_low(-3);
     fill.mutable_uniform()->set_high(100);
@@ -94,7 +108,28 @@ TEST_F(DeviceHarness, FillsAreTheHostsBits) {
       const double difference = ElementToDouble(test.type, &host[at]) - ElementToDouble(test.type, &device[at]);
       largest = std::max(largest, std::abs(difference));
     }
-    EXPECT_LT(largest, test.type == v1::DATA_TYPE_BF16 ? 0.07 : 0.01) << test.name << " " << NameOf(test.type);
+    EXPECT_LT(largest, NormalDifferenceMax(test.type)) << test.name << " " << NameOf(test.type);
+  }
+}
+
+TEST_F(DeviceHarness, PoisonIsTheHostsBits) {
+  constexpr uint64_t kElements = 10'007;
+  for (const v1::DataType type : AllTypes()) {
+    for (const PoisonPattern pattern : {PoisonPattern::kFirst, PoisonPattern::kSecond}) {
+      std::vector<std::byte> host(kElements * SizeOf(type)), device(host.size());
+      Poison(type, pattern, host);
+      cuda::GuardedBuffer buffer;
+      ASSERT_FALSE(cuda::GuardedBuffer::Allocate(*gpu_, host.size(), &buffer));
+      ASSERT_FALSE(harness_->Poison(type, pattern, buffer.data(), kElements));
+      ASSERT_FALSE(gpu_->CopyToHost(buffer.data(), device.data(), device.size()));
+      EXPECT_EQ(device, host) << NameOf(type);
+      bool found = false;
+      ASSERT_FALSE(harness_->HasBits(type, PoisonBits(type, pattern), buffer.data(), kElements, &found));
+      EXPECT_TRUE(found) << NameOf(type);
+      const PoisonPattern other = pattern == PoisonPattern::kFirst ? PoisonPattern::kSecond : PoisonPattern::kFirst;
+      ASSERT_FALSE(harness_->HasBits(type, PoisonBits(type, other), buffer.data(), kElements, &found));
+      EXPECT_FALSE(found) << NameOf(type);
+    }
   }
 }
 
@@ -106,8 +141,7 @@ TEST_F(DeviceHarness, ComparesAsTheHostDoes) {
   tolerance.catastrophic_bound = 0.5;
   tolerance.row_norm_bound = 0.2;
   constexpr uint64_t kElements = 200'001;
-  for (int number = v1::DATA_TYPE_I8; number <= v1::DATA_TYPE_F64; ++number) {
-    const auto type = static_cast<v1::DataType>(number);
+  for (const v1::DataType type : AllTypes()) {
     const size_t size = SizeOf(type);
     for (const int64_t row_length : {int64_t{0}, int64_t{1000}}) {
       tolerance.row_length = row_length;

@@ -14,6 +14,7 @@ import unittest
 import grpc
 import numpy
 import tunefarm
+import float8_tensors
 from tunefarm import _npy
 from tunefarm.v1 import (data_file_service_pb2, data_file_service_pb2_grpc, error_pb2, job_pb2, kernel_pb2, kernel_service_pb2,
                          kernel_service_pb2_grpc, tuning_service_pb2, tuning_service_pb2_grpc)
@@ -241,6 +242,34 @@ class Elements(WithStore):
         with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "'float'; write one of i8, "):
             self.client.upload_array(bits, "float")
 
+    def test_bytes_are_the_bits_of_f8e4m3(self):
+        bits = numpy.arange(6, dtype="u1")
+        (self.folder / "raw").write_bytes(bits.tobytes())
+        files = [self.client.upload_file(self.folder / "raw", "f8e4m3")]
+        for array in (bits, bits.view("V1")):
+            files += self.client.upload_array(array, "f8e4m3"), self.client.upload_file(self.saved(array), "f8e4m3")
+        for file in files:
+            self.assertEqual((file.data_type, self.held(file)), (kernel_pb2.DATA_TYPE_F8E4M3, bits.tobytes()))
+        for array, shown in ((bits.view("i1"), "i8"), (bits < 3, "truth values"), (bits.astype("f4"), "f32")):
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"elements of type {shown}, not f8e4m3"):
+                self.client.upload_array(array, "f8e4m3")
+        # As ml_dtypes writes float8_e5m2.
+        header = "{'descr': '<f1', 'fortran_order': False, 'shape': (6,), }\n"
+        (self.folder / "f1.npy").write_bytes(npy(header, bits.tobytes()))
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, r"elements of type float8_e5m2 \(dtype f1\), not f8e4m3"):
+            self.client.upload_file(self.folder / "f1.npy", "f8e4m3")
+        self.assertEqual(self.client.upload_file(self.folder / "f1.npy", "u8").data_type, kernel_pb2.DATA_TYPE_U8)
+
+    def test_tensors_of_float8(self):
+        bits = numpy.arange(6, dtype="u1")
+        with float8_tensors.installed() as tensor:
+            file = self.client.upload_array(tensor("float8_e4m3fn", bits))
+            self.assertEqual((file.data_type, self.held(file)), (kernel_pb2.DATA_TYPE_F8E4M3, bits.tobytes()))
+            self.assertEqual(self.client.upload_array(tensor("float8_e4m3fn", bits), "u8").data_type, kernel_pb2.DATA_TYPE_U8)
+            self.assertEqual(self.client.upload_array(tensor("float8_e5m2", bits)).data_type, kernel_pb2.DATA_TYPE_U8)
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "elements of type float8_e5m2, not f8e4m3"):
+                self.client.upload_array(tensor("float8_e5m2", bits), "f8e4m3")
+
     def test_arrays_are_taken_in_row_major_order(self):
         array = numpy.arange(6, dtype="i4").reshape(2, 3)
         for given in (numpy.asfortranarray(array), array.astype(">i4"), numpy.repeat(array, 2, axis=1)[:, ::2]):
@@ -349,6 +378,29 @@ class Definitions(WithStore):
         self.assertEqual(len(definition.reference.steps), 0)
         self.assertEqual([(one.buffer, one.file.digest) for one in definition.reference.files],
                          [("y", y.digest), ("w", y.digest)])
+
+    def test_a_dim_of_fp8_is_f8e4m3(self):
+        (self.folder / "kernel.pbtxt").write_text(DEFINITION.replace('"bf16"', '"fp8"'))
+        bits, floats = numpy.arange(4, dtype="u1"), numpy.ones(4, dtype="f4")
+        for array in (bits, bits.view("V1")):
+            x = self.fill_of(self.filled({"x": array, "w": floats}), "x").file
+            self.assertEqual((self.held(x), x.data_type), (bits.tobytes(), kernel_pb2.DATA_TYPE_UNSPECIFIED))
+        with float8_tensors.installed() as tensor:
+            x = self.fill_of(self.filled({"x": tensor("float8_e4m3fn", bits), "w": floats}), "x").file
+            self.assertEqual((self.held(x), x.data_type), (bits.tobytes(), kernel_pb2.DATA_TYPE_F8E4M3))
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "holds float8_e5m2, and 'x' is f32 or f8e4m3; convert"):
+                self.filled({"x": tensor("float8_e5m2", bits), "w": floats})
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "holds i8, and 'x' is f32 or f8e4m3; convert it"):
+            self.filled({"x": bits.view("i1"), "w": floats})
+        (self.folder / "kernel.pbtxt").write_text(DEFINITION.replace('data_type_dim: "dtype"', "data_type: F8E4M3"))
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "save the bits of its f8e4m3 elements as numpy.uint8"):
+            self.filled({"x": bits < 2, "w": floats})
+        # A kernel that takes bytes is given those of any tensor.
+        (self.folder / "kernel.pbtxt").write_text(DEFINITION.replace('data_type_dim: "dtype"', "data_type: U8"))
+        with float8_tensors.installed() as tensor:
+            for name in ("float8_e4m3fn", "float8_e5m2"):
+                x = self.fill_of(self.filled({"x": tensor(name, bits), "w": floats}), "x").file
+                self.assertEqual(self.held(x), bits.tobytes())
 
     def test_what_does_not_fit_is_refused_before_anything_is_sent(self):
         self.saved(numpy.zeros(4, dtype="f8"), "data/rows.npy")

@@ -68,14 +68,15 @@ class Arrays(unittest.TestCase):
     def test_what_dlpack_knows_beyond_numpy(self):
         memory = (ctypes.c_char * 64)()
         extents = (ctypes.c_int64 * 2)(4, 2)
-        for code, bits, lanes, fitting in ((4, 16, 1, "bf16"), (10, 8, 1, "u8"), (6, 8, 1, "u8"), (2, 32, 2, None), (9, 8, 1, "u8")):
+        for code, bits, lanes, fitting in ((4, 16, 1, ["bf16"]), (10, 8, 1, ["u8", "f8e4m3"]), (6, 8, 1, ["u8"]),
+                                           (2, 32, 2, []), (9, 8, 1, ["u8"])):
             tensor = _arrays._DLTensor(ctypes.addressof(memory), _arrays._DL_CPU, 0, 2, code, bits, lanes, extents, None, 8)
             make = ctypes.pythonapi.PyCapsule_New
             make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
             capsule = make(ctypes.addressof(tensor), b"dltensor", None)
             pointer, elements, key, _, is_contiguous, _ = read(Interface(__dlpack__=lambda: capsule, __dlpack_device__=lambda: (1, 0)))
             self.assertEqual((pointer, elements, is_contiguous), (ctypes.addressof(memory) + 8, 8, True))
-            self.assertEqual([kind for kind in _arrays.ITEM_BYTES if _arrays.fits(kind, key)], [fitting] if fitting else [])
+            self.assertEqual([kind for kind in _arrays.ITEM_BYTES if _arrays.fits(kind, key)], fitting)
 
     def test_where_memory_lies(self):
         asked = []
@@ -93,7 +94,8 @@ class Arrays(unittest.TestCase):
             _arrays.Other.read(Interface(__dlpack__=capsule, __dlpack_device__=lambda: (10, 0)), None)
 
     def test_types_that_fit(self):
-        for data_type, fitting in (("f32", ["f4"]), ("i64", ["i8"]), ("u8", ["u1", "?", "V1"]), ("bf16", ["u2", "V2"]), ("u32", ["u4", "i4"])):
+        for data_type, fitting in (("f32", ["f4"]), ("i64", ["i8"]), ("u8", ["u1", "?", "V1"]), ("bf16", ["u2", "V2"]),
+                                   ("u32", ["u4", "i4"]), ("f8e4m3", ["u1", "V1"])):
             for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "V1", "V2", "V4", ">f4", ">i8", "O"):
                 for key in (numpy.dtype(name), numpy.dtype(name).str):
                     self.assertEqual(_arrays.fits(data_type, key), name in fitting, (data_type, key))
@@ -102,6 +104,9 @@ class Arrays(unittest.TestCase):
         for name in ("torch.float8_e4m3fn", "float8_e5m2"):
             self.assertTrue(_arrays.fits("u8", name))
             self.assertEqual(_arrays.item_bytes(name), 1)
+        self.assertTrue(_arrays.fits("f8e4m3", "torch.float8_e4m3fn"))
+        for name in ("float8_e5m2", "float8_e4m3fnuz", "float8_e4m3", "float8"):
+            self.assertFalse(_arrays.fits("f8e4m3", name))
         self.assertFalse(_arrays.fits("f8", "float64"))
 
     def test_every_type_of_a_kernel_is_known(self):
@@ -109,7 +114,7 @@ class Arrays(unittest.TestCase):
         names = {name.lower() for name in re.findall(r"^  DATA_TYPE_(\w+) = [1-9]", proto, re.MULTILINE)}
         self.assertEqual(names, set(_arrays.ITEM_BYTES))
         for name, size in _arrays.ITEM_BYTES.items():
-            self.assertEqual(size, int(re.sub(r"\D", "", name)) // 8)
+            self.assertEqual(size, int(re.match(r"[a-z]+(\d+)", name)[1]) // 8)
 
     def test_what_is_no_array(self):
         masked = dict(numpy.zeros(2).__array_interface__, mask=numpy.zeros(2, bool))
@@ -136,7 +141,8 @@ class Arrays(unittest.TestCase):
             import torch
         except ImportError:
             self.skipTest("PyTorch is not installed")
-        for dtype, data_type in ((torch.bfloat16, "bf16"), (torch.float8_e4m3fn, "u8"), (torch.float32, "f32"), (torch.int64, "i64")):
+        for dtype, data_type in ((torch.bfloat16, "bf16"), (torch.float8_e4m3fn, "u8"), (torch.float8_e4m3fn, "f8e4m3"),
+                                 (torch.float8_e5m2, "u8"), (torch.float32, "f32"), (torch.int64, "i64")):
             tensor = torch.zeros(3, 4, dtype=dtype)
             pointer, elements, key, device, is_contiguous, _ = read(tensor)
             self.assertEqual((pointer, elements, device, is_contiguous), (tensor.data_ptr(), 12, -1, True))

@@ -156,7 +156,7 @@ class Compile(unittest.TestCase):
         self.assertEqual(list(compile_with({"BLOCK": 64}, [SIGNATURE])[SIGNATURE].descriptors), [])
 
     def test_the_numbers_of_types_are_those_of_the_driver(self):
-        for name, number in (("fp16", 6), ("bf16", 9), ("fp32", 7), ("fp64", 8), ("i8", 0)):
+        for name, number in (("fp16", 6), ("bf16", 9), ("fp32", 7), ("fp64", 8), ("i8", 0), ("fp8e4nv", 0)):
             signature = f"tiled(tensordesc<{name}[16]>,i32,tensordesc<{name}[16]>,i64)"
             kernel = compile_with({"BLOCK": 64}, [signature], entries=("tiled",))[signature]
             self.assertEqual([one.element_type for one in kernel.descriptors], [number, number], name)

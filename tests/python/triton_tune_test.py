@@ -19,6 +19,7 @@ import unittest
 import unittest.mock
 import warnings
 
+import float8_tensors
 import numpy
 
 DATA = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "tests" / "data"
@@ -316,6 +317,18 @@ class Definitions(unittest.TestCase):
             self.assertEqual((made.tolerance.atol, made.tolerance.rtol), (0.5, 1e-3))
         made = axpy()
         self.assertEqual((made.reference.steps[0], made.tolerance.atol), (made.launches[0], 1e-3))
+
+    def test_tensors_of_float8(self):
+        bits = numpy.arange(1000, dtype="u2").astype("u1") & 0x77
+        with float8_tensors.installed() as tensor:
+            given = {**axpy_arguments(), "x": tensor("float8_e4m3fn", bits), "y": tensor("float8_e4m3fn", bits.copy())}
+            made = axpy(args=given)
+            for argument in made.arguments[:2]:
+                self.assertEqual(argument.buffer.data_type, tunefarm.v1.kernel_pb2.DATA_TYPE_F8E4M3)
+            self.assertEqual((made.tolerance.atol, made.tolerance.rtol), (0.125, 0.125))
+            for name in ("float8_e5m2", "float8_e4m3fnuz"):
+                with self.assertRaisesRegex(tunefarm.InvalidArgumentError, f"has elements of type torch.{name}, which a"):
+                    axpy(args={**given, "x": tensor(name, bits)})
 
     def test_constexprs_and_defaults(self):
         arguments = dict(zip(kernels.matmul.arg_names, matmul_arguments()), GROUP_M=4)

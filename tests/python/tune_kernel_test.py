@@ -14,6 +14,7 @@ import unittest
 import unittest.mock
 import warnings
 
+import float8_tensors
 import numpy
 
 import tunefarm
@@ -179,6 +180,27 @@ class Definitions(unittest.TestCase):
                          [[64], ["float"], [0.5]])
         self.assertEqual((one.display_name, len(one.constraints), one.HasField("reference")), ("vector_add_config", 0, False))
         self.assertEqual(one.launches, made.launches)
+
+    def test_tensors_of_float8(self):
+        code = "void scale(unsigned char *y, const unsigned char *x) { y[0] = x[0]; }"
+        bits = numpy.arange(1, 9, dtype="u1")
+        with float8_tensors.installed() as tensor:
+            x, y = tensor("float8_e4m3fn", bits), tensor("float8_e4m3fn", 0 * bits)
+            made = submitted("scale", code, 1, [y, x], {"n": [1]}).definition
+            self.assertEqual([argument.buffer.data_type for argument in made.arguments], [kernel_pb2.DATA_TYPE_F8E4M3] * 2)
+            self.assertEqual((made.tolerance.atol, made.tolerance.rtol), (0.125, 0.125))
+            client = submitted("scale", code, 1, [y, x], {"n": [1]}, answer=[x, None])
+            self.assertEqual(client.uploads[client.definition.reference.files[0].file.digest], bits.tobytes())
+            for answer in (bits, tensor("float8_e5m2", bits)):
+                with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "is not of type float8_e4m3fn, as its argument is"):
+                    tunefarm.tune_kernel("scale", code, 1, [y, x], {"n": [1]}, answer=[answer, None], client=FakeClient())
+            floats = code.replace("unsigned char *y", "float *y")
+            with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "is of type f8e4m3, and the kernel's parameter is"):
+                tunefarm.tune_kernel("scale", floats, 1, [y, x], {"n": [1]}, client=FakeClient())
+            # Of other 8-bit floating point kernels see bytes.
+            other = tensor("float8_e5m2", bits)
+            made = submitted("scale", code, 1, [other, x], {"n": [1]}).definition
+            self.assertEqual(made.arguments[0].buffer.data_type, kernel_pb2.DATA_TYPE_U8)
 
     def test_what_is_written_without_an_answer_belongs_to_the_caller(self):
         code = "void f(float *y, float *t) { t[0] = 1; y[0] = t[0]; }"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "client/cli/options/problem_options.h"
@@ -44,6 +45,21 @@ std::string NumpyTypeName(v1::DataType type) {
   return (name.front() == 'f' ? "float" : name.front() == 'u' ? "uint" : "int") + name.substr(1);
 }
 
+// Whether a .npy file's elements may be the bits of a type that NumPy has not. Truth values (b1) and float8_e5m2 (f1)
+// are no F8E4M3.
+bool AreBitsOf(v1::DataType type, std::string_view dtype) {
+  if (type == v1::DATA_TYPE_F8E4M3) return dtype == "V1" || dtype == "u1";
+  return type == v1::DATA_TYPE_BF16 && (dtype == "V2" || dtype == "u2" || dtype == "i2");
+}
+
+// What a message calls the elements of a .npy file.
+std::string ShownType(const OpenDataFile& file) {
+  if (file.dtype() == "f1") return "float8_e5m2 (dtype f1)";
+  if (file.dtype() == "b1") return "truth values";
+  if (file.data_type() != v1::DATA_TYPE_UNSPECIFIED) return std::string(NameOf(file.data_type()));
+  return fmt::format("raw elements of {} bits", 8 * file.element_bytes());
+}
+
 // Every type that the argument may have.
 std::vector<v1::DataType> TypesOfArgument(const v1::Kernel& kernel, const v1::Argument& argument) {
   if (argument.has_constant_symbol()) return {argument.constant_symbol().data_type()};
@@ -53,7 +69,7 @@ std::vector<v1::DataType> TypesOfArgument(const v1::Kernel& kernel, const v1::Ar
   for (const v1::Dim& dim : kernel.dims()) {
     if (dim.name() != buffer.data_type_dim()) continue;
     for (const v1::Value& value : dim.values()) {
-      if (const auto type = DataTypeNamed(value.string_value()); type.has_value()) types.push_back(*type);
+      if (const auto type = DataTypeOfDim(value.string_value()); type.has_value()) types.push_back(*type);
     }
   }
   return types;
@@ -207,25 +223,20 @@ class DataDescriber {
     const v1::DataType own = file.data_type();
     const bool is_unknown = file.element_bytes() == 0;
     if (is_unknown || has([own](v1::DataType type) { return type == own; })) return own;
-    const bool is_raw = own == v1::DATA_TYPE_UNSPECIFIED;
-    if (is_raw && has([&](v1::DataType type) { return static_cast<int64_t>(SizeOf(type)) == file.element_bytes(); })) {
-      return own;
-    }
-    // NumPy has no bf16: integers of its width stand for it.
-    const bool is_16_bits = own == v1::DATA_TYPE_U16 || own == v1::DATA_TYPE_I16;
-    if (is_16_bits && has([](v1::DataType type) { return type == v1::DATA_TYPE_BF16; })) {
-      return v1::DATA_TYPE_UNSPECIFIED;
-    }
+    const auto are_bits_of = [&](v1::DataType type) {
+      const bool is_raw = own == v1::DATA_TYPE_UNSPECIFIED && type != v1::DATA_TYPE_F8E4M3;
+      return AreBitsOf(type, file.dtype()) || (is_raw && static_cast<int64_t>(SizeOf(type)) == file.element_bytes());
+    };
+    if (has(are_bits_of)) return v1::DATA_TYPE_UNSPECIFIED;
     std::string wanted;
     for (const v1::DataType type : types) wanted += fmt::format("{}{}", wanted.empty() ? "" : " or ", NameOf(type));
-    const std::string advice = types.size() != 1 ? "convert it"
-                               : types[0] == v1::DATA_TYPE_BF16
-                                   ? "save the bits of its bf16 elements as numpy.uint16"
-                                   : fmt::format("save array.astype(numpy.{}) instead", NumpyTypeName(types[0]));
-    return InvalidArgument(
-        "{} holds {}, and '{}' is {}; {}", file.name(),
-        is_raw ? fmt::format("raw elements of {} bits", 8 * file.element_bytes()) : std::string(NameOf(own)),
-        argument.name(), wanted, advice);
+    const std::string advice =
+        types.size() != 1 ? "convert it"
+        : types[0] == v1::DATA_TYPE_BF16 || types[0] == v1::DATA_TYPE_F8E4M3
+            ? fmt::format("save the bits of its {} elements as numpy.uint{}", NameOf(types[0]), 8 * SizeOf(types[0]))
+            : fmt::format("save array.astype(numpy.{}) instead", NumpyTypeName(types[0]));
+    return InvalidArgument("{} holds {}, and '{}' is {}; {}", file.name(), ShownType(file), argument.name(), wanted,
+                           advice);
   }
 
   v1::Kernel& kernel_;

@@ -23,7 +23,7 @@ struct NpyType {
   std::string_view name;  // without the byte order
   v1::DataType type;      // unspecified: raw
 };
-// f1 is how some libraries write their types of 8 bits.
+// ml_dtypes writes float8_e5m2 as f1, and all its other types of 8 bits as V1.
 constexpr std::array<NpyType, 15> kNpyTypes = {{{"i1", v1::DATA_TYPE_I8},
                                                 {"i2", v1::DATA_TYPE_I16},
                                                 {"i4", v1::DATA_TYPE_I32},
@@ -162,6 +162,7 @@ absl::Status ReadNpyType(std::string_view descr, const std::string& name, NpyHea
         name, Visible(std::string(descr.substr(0, kNpyTypeShownMax))));
   }
   header->data_type = found->type;
+  header->dtype = found->name;
   header->element_bytes = kind[1] - '0';
   if (has_order && descr.front() == '>' && header->element_bytes > 1) {
     return InvalidArgument("{} is big-endian (dtype '{}'); save array.astype(array.dtype.newbyteorder('<')) instead",

@@ -20,6 +20,7 @@ inline constexpr size_t kNpyStartBytesMax = 12 + kNpyHeaderBytesMax;
 
 struct NpyHeader {
   v1::DataType data_type = v1::DATA_TYPE_UNSPECIFIED;  // unspecified: raw elements
+  std::string_view dtype;                              // NumPy's name of it, "f4", of storage that lasts
   int64_t element_bytes = 0;                           // of one element
   int64_t data_offset = 0;                             // where the elements begin
   int64_t data_bytes = 0;                              // of all elements, at least 1

@@ -55,6 +55,7 @@ absl::StatusOr<OpenDataFile> OpenDataFile::Examine(UniqueFd fd, std::string name
     file.bytes_ = header.data_bytes;
     file.data_type_ = header.data_type;
     file.element_bytes_ = header.element_bytes;
+    file.dtype_ = header.dtype;
   } else if (HasEnding(file.name_, ".npz")) {
     return InvalidArgument("{} is an archive of arrays; write one of them to a .npy file by numpy.save", file.name_);
   } else if (start.compare(0, kNpyMagic.size(), kNpyMagic) == 0) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,7 @@ class OpenDataFile {
   int64_t bytes() const { return bytes_; }                  // of the elements
   v1::DataType data_type() const { return data_type_; }     // unspecified: the file does not say
   int64_t element_bytes() const { return element_bytes_; }  // 0: the file does not say
+  std::string_view dtype() const { return dtype_; }         // of the .npy header, "f4"; empty: it has none
 
   // SHA-256 of the elements' bytes, as hexadecimal digits. Reads the whole file; errors as Part's.
   absl::StatusOr<std::string> Digest() const;
@@ -48,6 +50,7 @@ class OpenDataFile {
   int64_t bytes_ = 0;
   v1::DataType data_type_ = v1::DATA_TYPE_UNSPECIFIED;
   int64_t element_bytes_ = 0;
+  std::string_view dtype_;
 };
 
 }  // namespace tunefarm::cli

@@ -27,9 +27,12 @@ std::string UpperName(v1::DataType type) { return v1::DataType_Name(type).substr
 
 // Whether a kernel that reads `read` may be meant to be given `passed`.
 bool IsReadable(v1::DataType read, v1::DataType passed, bool is_pointer) {
-  if (read == passed || (is_pointer && SizeOf(read) == 1)) return true;
+  if (read == passed) return true;
+  // Anything may be read as bytes, and bytes may be given as F8E4M3.
+  if (is_pointer && SizeOf(read) == 1 && (!IsFloatType(read) || SizeOf(passed) == 1)) return true;
   if (SizeOf(read) != SizeOf(passed)) return false;
-  return !IsFloatType(read) && (is_pointer || !IsFloatType(passed));
+  // C++ for the CPU has no floats below 4 bytes: integers take their bits.
+  return !IsFloatType(read) && (is_pointer || !IsFloatType(passed) || SizeOf(passed) < sizeof(float));
 }
 
 std::string TypeText(const SourceArgument& argument) {

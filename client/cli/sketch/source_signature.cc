@@ -270,6 +270,7 @@ std::string SourceArgument::data_type() const {
                                                             {"_Float16", "F16"},
                                                             {"__nv_bfloat16", "BF16"},
                                                             {"nv_bfloat16", "BF16"},
+                                                            {"__nv_fp8_e4m3", "F8E4M3"},
                                                             {"int", "I32"},
                                                             {"signed", "I32"},
                                                             {"int32_t", "I32"},

@@ -36,7 +36,7 @@ def place_name(device: int) -> str:
 # ---- Types of elements ----
 
 ITEM_BYTES = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2,
-              "f32": 4, "f64": 8}
+              "f32": 4, "f64": 8, "f8e4m3": 1}
 
 # What may stand for a type of a kernel. Raw bits stand for what NumPy has no type of; signed integers stand for
 # unsigned ones because PyTorch before 2.3 has only those.
@@ -45,6 +45,7 @@ _FITTING = {
     "u8": {"uint8", "bool", "void8"}, "u16": {"uint16", "int16"}, "u32": {"uint32", "int32"},
     "u64": {"uint64", "int64"},
     "f16": {"float16"}, "bf16": {"bfloat16", "uint16", "void16"}, "f32": {"float32"}, "f64": {"float64"},
+    "f8e4m3": {"float8_e4m3fn", "uint8", "void8"},
 }
 
 _TYPESTRS = {"b1": "bool", "V1": "void8", "V2": "void16"}
@@ -63,7 +64,7 @@ def type_name(key: Any) -> str:
 def fits(data_type: str, key: Any) -> bool:
     """Whether elements of type `key` are what a kernel's `data_type` ("bf16") means."""
     name = type_name(key)
-    # Kernels see 8-bit floating point as bytes.
+    # Of 8-bit floating point a definition names one type; any may be read as bytes.
     return name in _FITTING.get(data_type, ()) or (data_type == "u8" and name.startswith("float8"))
 
 
@@ -129,7 +130,7 @@ _CAPSULE_POINTER.argtypes, _CAPSULE_POINTER.restype = [ctypes.py_object, ctypes.
 _DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
 _DL_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
 _DL_BOOL = 6
-_DL_FLOAT8 = range(7, 15)
+_DL_FLOAT8, _DL_FLOAT8_E4M3FN = range(7, 15), 10
 _LEGACY_STREAM = 1  # how DLPack names CUDA's default stream
 
 
@@ -150,7 +151,7 @@ def _read_dlpack(value: Any, stream: Optional[int]) -> View:
     elif tensor.code == _DL_BOOL:
         key = "bool"
     elif tensor.code in _DL_FLOAT8:
-        key = "float8"
+        key = "float8_e4m3fn" if tensor.code == _DL_FLOAT8_E4M3FN else "float8"
     else:
         key = f"{_DL_CODES.get(tensor.code, 'unknown')}{tensor.bits}"
     device = {_DL_CPU: ON_CPU, _DL_CUDA: tensor.device_id}.get(tensor.device_type)

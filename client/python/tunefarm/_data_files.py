@@ -24,7 +24,9 @@ _SETBACKS_MAX = 5
 _RATE_WAIT_SECONDS_MAX = 10.0
 _SHOWN_BYTES_MIN = 8 << 20  # smaller ones are sent before anybody wonders
 WIDTHS = {"i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2, "f32": 4,
-           "f64": 8}
+           "f64": 8, "f8e4m3": 1}
+# Of types that NumPy lacks: as what its arrays hold their bits.
+BITS = {"bf16": "u2", "f8e4m3": "u1"}
 
 
 def type_number(data_type: str) -> Any:
@@ -167,6 +169,7 @@ class Elements(NamedTuple):
     data_type: str      # "f32"; "" where the source does not say
     element_bytes: int  # 0 where the source does not say
     path: str           # for people
+    dtype: str          # NumPy's name, "f4", or that of a type which NumPy lacks; "" where the source does not say
 
 
 def describe(elements: Elements, data_type: str, link: Optional[Link]) -> Any:
@@ -194,13 +197,13 @@ def opened(path: PathLike, below: Optional[Path] = None) -> Iterator[Elements]:
         if name.lower().endswith(".npy"):
             header = _npy.read_header(file, size, name)
             content = FileContent(file, name, header.data_offset, header.data_bytes)
-            yield Elements(content, header.data_type, header.element_bytes, shown)
+            yield Elements(content, header.data_type, header.element_bytes, shown, header.dtype)
             return
         if name.lower().endswith(".npz"):
             raise InvalidArgumentError(f"{name} is an archive of arrays; write one of them to a .npy file by numpy.save")
         if file.read(len(_npy.MAGIC)) == _npy.MAGIC:
             raise InvalidArgumentError(f"{name} is a .npy file by its content; give it a name that ends in .npy")
-        yield Elements(FileContent(file, name, 0, size), "", 0, shown)
+        yield Elements(FileContent(file, name, 0, size), "", 0, shown, "")
 
 
 def of_array(array: Any, what: str = "the array") -> Elements:
@@ -208,16 +211,24 @@ def of_array(array: Any, what: str = "the array") -> Elements:
     import numpy
 
     host, own = on_host(array, what)
+    dtype = str(getattr(array, "dtype", "")).rpartition(".")[2]
     if not own:
         if host.dtype.fields is not None:
             raise InvalidArgumentError(f"{what} has a structured dtype; give each field as an array of its own")
         if host.dtype.byteorder == ">":
             host = host.astype(host.dtype.newbyteorder("<"))
-        name = host.dtype.name
-        own = "bf16" if name == "bfloat16" else "u8" if name.startswith("float8") else _npy.element_type(
-            host.dtype.str, what)[0]
+        own, dtype = _of_float8(host.dtype.name), host.dtype.name
+        if host.dtype.name == "bfloat16":
+            own = "bf16"
+        elif not own:
+            own, dtype, _ = _npy.element_type(host.dtype.str, what)
     elements = memoryview(numpy.ascontiguousarray(host).reshape(-1).view(numpy.uint8))
-    return Elements(MemoryContent(elements, what), own, host.dtype.itemsize, "")
+    return Elements(MemoryContent(elements, what), own, host.dtype.itemsize, "", dtype)
+
+
+def _of_float8(dtype: str) -> str:
+    """The type of a buffer of elements of 8-bit floating point: bytes for all but float8_e4m3fn; "" for other elements."""
+    return "f8e4m3" if dtype == "float8_e4m3fn" else "u8" if dtype.startswith("float8") else ""
 
 
 def chosen_type(elements: Elements, asked: Optional[str]) -> str:
@@ -230,7 +241,9 @@ def chosen_type(elements: Elements, asked: Optional[str]) -> str:
         raise InvalidArgumentError(f"{name} has {elements.content.size} bytes, which is no multiple of the "
                                    f"{WIDTHS[asked]} bytes of an element of type {asked}")
     is_raw = own in ("", f"u{8 * width}", f"i{8 * width}") and width in (0, WIDTHS[asked])
-    if asked == own or is_raw:
+    if asked == "f8e4m3":
+        is_raw = width == 0 or _are_bits_of(asked, elements)
+    if asked == own or is_raw or (own, asked) == ("f8e4m3", "u8"):
         return asked
     raise InvalidArgumentError(f"{name} has elements of type {_shown_type(elements)}, not {asked}; convert them by "
                                "array.astype, or leave out data_type")
@@ -241,13 +254,12 @@ def type_for(elements: Elements, types: Sequence[str], argument: str) -> str:
     own, width = elements.data_type, elements.element_bytes
     if width == 0 or not types or own in types:
         return own
-    # NumPy has no bf16: integers of its width stand for it.
-    if own in ("i16", "u16") and "bf16" in types or not own and any(WIDTHS[one] == width for one in types):
+    if any(_are_bits_of(one, elements) for one in types):
         return ""
     if len(types) != 1:
         advice = "convert it"
-    elif types[0] == "bf16":
-        advice = "save the bits of its bf16 elements as numpy.uint16"
+    elif types[0] in BITS:
+        advice = f"save the bits of its {types[0]} elements as numpy.uint{8 * WIDTHS[types[0]]}"
     else:
         kind = {"f": "float", "u": "uint", "i": "int"}[types[0][0]]
         advice = f"save array.astype(numpy.{kind}{types[0][1:]}) instead"
@@ -255,7 +267,26 @@ def type_for(elements: Elements, types: Sequence[str], argument: str) -> str:
                                f"{' or '.join(types)}; {advice}")
 
 
+def _are_bits_of(data_type: str, elements: Elements) -> bool:
+    """Whether the elements, which are of another type, may be the bits of that one. Truth values and other types of 8-bit
+    floating point are no f8e4m3."""
+    own = elements.data_type
+    if data_type == "f8e4m3":
+        return elements.dtype in ("u1", "V1")
+    if data_type == "u8" and own == "f8e4m3":
+        return True
+    if data_type == "bf16" and own:
+        return own in ("i16", "u16")
+    return not own and WIDTHS[data_type] == elements.element_bytes
+
+
 def _shown_type(elements: Elements) -> str:
+    if elements.dtype == "f1":
+        return "float8_e5m2 (dtype f1)"
+    if elements.dtype == "b1":
+        return "truth values"
+    if elements.dtype.startswith("float8"):
+        return elements.dtype
     return elements.data_type or f"raw elements of {8 * elements.element_bytes} bits"
 
 
@@ -270,7 +301,7 @@ def on_host(array: Any, what: str) -> "tuple[Any, str]":
         if kind == "torch.bfloat16":
             return tensor.contiguous().view(torch.int16).numpy(), "bf16"
         if kind.startswith("torch.float8"):
-            return tensor.contiguous().view(torch.uint8).numpy(), "u8"
+            return tensor.contiguous().view(torch.uint8).numpy(), _of_float8(kind[len("torch."):])
         return tensor.numpy(), ""
     if hasattr(array, "__cuda_array_interface__") and hasattr(array, "get"):
         array = array.get()  # CuPy's arrays do not become NumPy's by themselves

@@ -85,8 +85,8 @@ def _types(definition: Any, argument: Any) -> List[str]:
     kind = argument.constant_symbol if argument.HasField("constant_symbol") else argument.buffer
     names = [kernel_pb2.DataType.Name(kind.data_type)[len(_TYPE_PREFIX):].lower()]
     if argument.buffer.data_type_dim:
-        names = [value.string_value for dim in definition.dims if dim.name == argument.buffer.data_type_dim
-                 for value in dim.values]
+        names = ["f8e4m3" if value.string_value == "fp8" else value.string_value for dim in definition.dims
+                 if dim.name == argument.buffer.data_type_dim for value in dim.values]
     return [name for name in names if name in _data_files.WIDTHS]
 
 

@@ -12,8 +12,8 @@ from tunefarm.errors import InvalidArgumentError
 MAGIC = b"\x93NUMPY"
 _HEADER_BYTES_MAX = 64 << 10
 _DIMENSIONS_MAX = 64
-# "" is a raw type: its width is known, and what its bits mean is said elsewhere. "f1" is how some libraries write their
-# types of 8 bits.
+# "" is a raw type: its width is known, and what its bits mean is said elsewhere. ml_dtypes writes float8_e5m2 as "f1", and
+# all its other types of 8 bits as "V1".
 _TYPES = {"i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64", "u1": "u8", "u2": "u16", "u4": "u32", "u8": "u64",
           "b1": "u8", "f2": "f16", "f4": "f32", "f8": "f64", "V1": "", "V2": "", "f1": ""}
 
@@ -22,13 +22,14 @@ class Header(NamedTuple):
     """What lies before the elements."""
 
     data_type: str      # "f32"; "" for raw types
+    dtype: str          # NumPy's name of it, "f4"
     element_bytes: int  # of one element
     data_offset: int    # where the elements begin
     data_bytes: int     # of all elements, at least 1
 
 
-def element_type(text: str, name: str) -> "tuple[str, int]":
-    """The type and the width of "<f4". InvalidArgumentError begins with `name`."""
+def element_type(text: str, name: str) -> "tuple[str, str, int]":
+    """The type, NumPy's name ("f4") and the width of "<f4". InvalidArgumentError begins with `name`."""
     order, kind = (text[0], text[1:]) if text[:1] in ("<", ">", "=", "|") else ("|", text)
     if kind.startswith("O"):
         raise InvalidArgumentError(f"{name} holds pickled Python objects (dtype object); convert it to numbers, for "
@@ -40,7 +41,7 @@ def element_type(text: str, name: str) -> "tuple[str, int]":
     if order == ">" and kind[1] != "1":
         raise InvalidArgumentError(f"{name} is big-endian (dtype '{text}'); save "
                                    "array.astype(array.dtype.newbyteorder('<')) instead")
-    return _TYPES[kind], int(kind[1])
+    return _TYPES[kind], kind, int(kind[1])
 
 
 def read_header(file: BinaryIO, file_bytes: int, name: str) -> Header:
@@ -71,7 +72,7 @@ def read_header(file: BinaryIO, file_bytes: int, name: str) -> Header:
     if not isinstance(descr, str):
         raise InvalidArgumentError(f"{name} has a structured dtype; save each field as a file of its own, for example "
                                    "numpy.ascontiguousarray(array['x'])")
-    data_type, width = element_type(descr, name)
+    data_type, dtype, width = element_type(descr, name)
     if fields["fortran_order"] and sum(extent != 1 for extent in shape) > 1:
         raise InvalidArgumentError(f"{name} is in Fortran order; save numpy.ascontiguousarray(array) instead")
     data_bytes = math.prod(shape) * width
@@ -84,7 +85,7 @@ def read_header(file: BinaryIO, file_bytes: int, name: str) -> Header:
     if offset + data_bytes < file_bytes:
         raise InvalidArgumentError(f"{name} has {file_bytes - offset - data_bytes} bytes behind its elements; write one "
                                    "array to a file by numpy.save")
-    return Header(data_type, width, offset, data_bytes)
+    return Header(data_type, dtype, width, offset, data_bytes)
 
 
 def _truncated(name: str, why: str) -> str:

@@ -149,9 +149,9 @@ class Client:
         is continued; memory does not grow with the file. `timeout` is that of each part of 1 MiB. `progress`: from 8 MiB
         on, it is shown how far the upload is.
 
-        `data_type` ("bf16", "f32", ...) says what raw elements are: those of files without header, and those that .npy
-        files have as V1, V2, u2 and the like. InvalidArgumentError for a file that is damaged, of another type, or changes
-        while it is read; ResourceExhaustedError (DATA_FILE_QUOTA) where the daemon has no space for it.
+        `data_type` ("bf16", "f8e4m3", "f32", ...) says what raw elements are: those of files without header, and those that
+        .npy files have as V1, V2, u2 and the like. InvalidArgumentError for a file that is damaged, of another type, or
+        changes while it is read; ResourceExhaustedError (DATA_FILE_QUOTA) where the daemon has no space for it.
         """
         with _data_files.opened(path) as elements:
             chosen = _data_files.chosen_type(elements, data_type)

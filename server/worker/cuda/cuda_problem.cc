@@ -317,12 +317,12 @@ Failure CudaProblem::KeepExpected(PoisonPattern pattern) {
   return {};
 }
 
-// Whether some integer equals the poison: only a second run tells whether the reference wrote it.
+// Whether some element that may have been written equals the poison: only a second run tells whether the reference
+// wrote it.
 Failure CudaProblem::FindAmbiguity(bool* ambiguous) {
   for (Buffer& buffer : buffers_) {
     buffer.expected_second = GuardedBuffer();
-    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || buffer.plan.type >= v1::DATA_TYPE_F16 || *ambiguous)
-      continue;
+    if (!IsOutput(buffer.plan) || !IsPoisoned(buffer.plan) || !MayEqualPoison(buffer.plan.type) || *ambiguous) continue;
     TUNEFARM_RETURN_IF_FAILED(tools_.harness.HasBits(buffer.plan.type,
                                                      PoisonBits(buffer.plan.type, PoisonPattern::kFirst),
                                                      buffer.expected.data(), ElementsOf(buffer.plan), ambiguous));

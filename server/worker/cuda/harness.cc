@@ -67,7 +67,7 @@ std::string SourceKey(int compute_capability) {
 NvrtcInput HarnessSource(int compute_capability) {
   NvrtcInput input;
   input.name = "harness.cu";
-  for (const char* function : {"PHILOX", "HALF", "FILL"}) {
+  for (const char* function : {"PHILOX", "E4M3", "HALF", "FILL"}) {
     input.source += fmt::format("#define TUNEFARM_{}_FUNCTION static __device__ inline\n", function);
   }
   // In the order of kHarnessFiles, which CMake fixes. Their include guards mean nothing in one pasted text.

@@ -1,6 +1,6 @@
 // Kernels of the run worker itself: fill, poison, guards, checksums and comparison on the device. Compiled by NVRTC
-// when a worker starts, after philox.h, half.h, fill_element.h and harness_types.h, without contraction of a*b+c and
-// without any header of the toolkit. Every kernel accepts any grid.
+// when a worker starts, after philox.h, e4m3.h, half.h, fill_element.h and harness_types.h, without contraction of
+// a*b+c and without any header of the toolkit. Every kernel accepts any grid.
 
 typedef unsigned long long U64;
 
@@ -8,7 +8,7 @@ __device__ inline U64 ThreadIndex() { return (U64)blockIdx.x * blockDim.x + thre
 __device__ inline U64 ThreadCount() { return (U64)gridDim.x * blockDim.x; }
 
 __device__ inline int SizeOfType(int type) {
-  return type <= kTunefarmU8                                                     ? 1
+  return type <= kTunefarmU8 || type == kTunefarmF8E4M3                          ? 1
          : type <= kTunefarmU16 || type == kTunefarmF16 || type == kTunefarmBf16 ? 2
          : type <= kTunefarmU32 || type == kTunefarmF32                          ? 4
                                                                                  : 8;

@@ -14,6 +14,8 @@ using driver_step::ModeOf;
 using driver_step::TensorMapTypeOf;
 
 static_assert(TensorMapTypeOf(v1::DATA_TYPE_UNSPECIFIED) == -1 && TensorMapTypeOf(v1::DATA_TYPE_F64 + 1) == -1);
+static_assert(TensorMapTypeOf(v1::DATA_TYPE_F8E4M3) == CU_TENSOR_MAP_DATA_TYPE_UINT8);
+static_assert(TensorMapTypeOf(v1::DATA_TYPE_F8E4M3 + 1) == -1);
 static_assert(TensorMapTypeOf(v1::DATA_TYPE_I8) == CU_TENSOR_MAP_DATA_TYPE_UINT8);
 static_assert(TensorMapTypeOf(v1::DATA_TYPE_U8) == CU_TENSOR_MAP_DATA_TYPE_UINT8);
 static_assert(TensorMapTypeOf(v1::DATA_TYPE_I16) == CU_TENSOR_MAP_DATA_TYPE_UINT16);

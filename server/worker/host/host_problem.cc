@@ -259,7 +259,7 @@ Failure HostProblem::KeepExpected() {
     // It lies in the heap, which forks get a copy of.
     explicit_bzero(second.data(), second.size());
   }
-  // Some integer equals the poison: only a second run tells whether the reference wrote it.
+  // Some element equals the poison and may have been written: only a second run tells whether the reference wrote it.
   return ambiguous ? RunReference(PoisonPattern::kSecond) : Failure{};
 }
 

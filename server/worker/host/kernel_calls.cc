@@ -20,6 +20,7 @@ ffi_type* FfiTypeOf(v1::DataType type) {
     case v1::DATA_TYPE_I8:
       return &ffi_type_sint8;
     case v1::DATA_TYPE_U8:
+    case v1::DATA_TYPE_F8E4M3:
       return &ffi_type_uint8;
     case v1::DATA_TYPE_I16:
       return &ffi_type_sint16;

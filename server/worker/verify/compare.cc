@@ -51,8 +51,10 @@ class Comparison {
       if (actual != expected) Add(index, MismatchKind::kOverwritten, actual, expected);
       return;
     }
-    if (poison && actual == *poison && IsFloatType(type_))
-      return Add(index, MismatchKind::kUnwritten, actual, expected);
+    if (poison && actual == *poison && IsFloatType(type_)) {
+      return Add(index, MayEqualPoison(type_) ? MismatchKind::kUnwrittenOrNan : MismatchKind::kUnwritten, actual,
+                 expected);
+    }
     const double out = ToDouble(actual), ref = ToDouble(expected);
     if (std::isnan(out) || std::isnan(ref)) return Add(index, MismatchKind::kNan, actual, expected);
     if (actual == expected || out == ref)
@@ -132,6 +134,8 @@ std::string Describe(const BufferComparison& comparison, const ElementMismatch& 
   switch (mismatch.kind) {
     case MismatchKind::kUnwritten:
       return fmt::format("{} was never written; the reference has {}", element, mismatch.expected);
+    case MismatchKind::kUnwrittenOrNan:
+      return fmt::format("{} was never written or is NaN; the reference has {}", element, mismatch.expected);
     case MismatchKind::kOverwritten:
       return fmt::format("{} was written ({}), but the reference leaves it untouched", element, mismatch.actual);
     default:
@@ -193,7 +197,7 @@ std::vector<std::byte> ExpectedUnderSecondPoison(DataType type, std::span<const 
   const uint64_t second = PoisonBits(type, PoisonPattern::kSecond);
   for (size_t offset = 0; offset + size <= result.size(); offset += size) {
     if (BitsAt(result.data() + offset, size) != first) continue;
-    if (!IsFloatType(type)) *ambiguous = true;
+    if (MayEqualPoison(type)) *ambiguous = true;
     std::memcpy(result.data() + offset, &second, size);
   }
   return result;

@@ -28,7 +28,7 @@
 namespace tunefarm {
 
 // How a single element failed, the worst last.
-enum class MismatchKind { kTolerance, kCatastrophic, kNan, kUnwritten, kOverwritten };
+enum class MismatchKind { kTolerance, kCatastrophic, kNan, kUnwrittenOrNan, kUnwritten, kOverwritten };
 
 struct ElementMismatch {
   uint64_t index = 0;
@@ -63,8 +63,8 @@ BufferComparison Compare(std::string_view buffer, tunefarm::v1::DataType type, s
                          const TolerancePlan& tolerance, bool expected_is_whole = false);
 
 // The expected output when the buffer was poisoned with the second pattern, made from the one under the first. Sets
-// *ambiguous if an integer element equals the first pattern, which the reference may have written on purpose: then run
-// the reference again under the second pattern instead.
+// *ambiguous if an element equals the first pattern, which the reference may have written on purpose (MayEqualPoison):
+// then run the reference again under the second pattern instead.
 std::vector<std::byte> ExpectedUnderSecondPoison(tunefarm::v1::DataType type, std::span<const std::byte> expected,
                                                  bool* ambiguous);
 

@@ -23,11 +23,11 @@ std::optional<uint64_t> FindElement(std::span<const std::byte> elements, IsBad i
   return std::nullopt;
 }
 
-// Beyond infinity, which has these bits.
+// Beyond the largest magnitude, which has these bits: infinity, in F8E4M3 448.
 template <typename Word>
-std::optional<uint64_t> FindNan(std::span<const std::byte> elements, Word infinity) {
+std::optional<uint64_t> FindNan(std::span<const std::byte> elements, Word largest) {
   constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
-  return FindElement<Word>(elements, [infinity](Word word) { return static_cast<Word>(word & kMagnitude) > infinity; });
+  return FindElement<Word>(elements, [largest](Word word) { return static_cast<Word>(word & kMagnitude) > largest; });
 }
 
 std::optional<uint64_t> FindNan(v1::DataType type, std::span<const std::byte> elements) {
@@ -36,6 +36,8 @@ std::optional<uint64_t> FindNan(v1::DataType type, std::span<const std::byte> el
       return FindNan<uint16_t>(elements, 0x7C00u);
     case v1::DATA_TYPE_BF16:
       return FindNan<uint16_t>(elements, 0x7F80u);
+    case v1::DATA_TYPE_F8E4M3:
+      return FindNan<uint8_t>(elements, 0x7Eu);
     case v1::DATA_TYPE_F32:
       return FindNan<uint32_t>(elements, 0x7F800000u);
     case v1::DATA_TYPE_F64:

@@ -15,6 +15,7 @@ static_assert(kTunefarmI8 == static_cast<int>(DataType::DATA_TYPE_I8));
 static_assert(kTunefarmU64 == static_cast<int>(DataType::DATA_TYPE_U64));
 static_assert(kTunefarmF16 == static_cast<int>(DataType::DATA_TYPE_F16));
 static_assert(kTunefarmF64 == static_cast<int>(DataType::DATA_TYPE_F64));
+static_assert(kTunefarmF8E4M3 == static_cast<int>(DataType::DATA_TYPE_F8E4M3));
 static_assert(sizeof(TunefarmFill) == 56);
 
 void SetIntegerRange(double low, double high, TunefarmFill* planned) {

@@ -13,8 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "server/base/philox.h"
+#include "server/driver_step/e4m3.h"
 #include "server/worker/verify/half.h"
-// After the two it builds on.
+// After the three it builds on.
 #include "server/worker/verify/fill_element.h"
 #include "tunefarm/v1/kernel.pb.h"
 

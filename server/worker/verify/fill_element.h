@@ -1,10 +1,11 @@
 #pragma once
 
 /* The content of one element of an input buffer, as a pure function of (seed, buffer, index). C without an include, so
- * that the very same text compiles as C++ on the host and as CUDA (NVRTC): paste server/base/philox.h and half.h before
- * it and define TUNEFARM_FILL_FUNCTION to "static __device__ inline". Compile it without contraction of a*b+c
- * (-ffp-contract=off, --fmad=false): then zeros, constant, uniform and iota are the same bits everywhere; normal
- * differs by what the platforms' logf and cosf differ. Stored results depend on these numbers: they must never change.
+ * that the very same text compiles as C++ on the host and as CUDA (NVRTC): paste server/base/philox.h,
+ * server/driver_step/e4m3.h and half.h before it and define TUNEFARM_FILL_FUNCTION to "static __device__ inline".
+ * Compile it without contraction of a*b+c (-ffp-contract=off, --fmad=false): then zeros, constant, uniform and iota are
+ * the same bits everywhere; normal differs by what the platforms' logf and cosf differ. Stored results depend on these
+ * numbers: they must never change.
  *
  * Random words: element i takes two words of Philox block i / 2, the first pair if i is even, the second if it is odd.
  * counter = {low, high of (i / 2), low, high of stream}, key = {low, high of seed}, where stream is FNV-1a (64 bits) of
@@ -21,7 +22,7 @@
  * - iota is start + i * step in double, then converted.
  *
  * Conversion of a double to an integer type: toward zero, NaN is 0, clamped to 64 bits (signed unless the type is u64),
- * then the low bits. To f16 and bf16: by way of float.
+ * then the low bits. To f16 and bf16: by way of float. To f8e4m3: at once, and what is beyond 448 is 448.
  */
 
 #ifndef TUNEFARM_FILL_FUNCTION
@@ -53,7 +54,8 @@ enum TunefarmFillType {
   kTunefarmF16 = 9,
   kTunefarmBf16 = 10,
   kTunefarmF32 = 11,
-  kTunefarmF64 = 12
+  kTunefarmF64 = 12,
+  kTunefarmF8E4M3 = 14
 };
 
 /* Passed by value to a device kernel: fixed layout, no pointers. */
@@ -96,14 +98,16 @@ TUNEFARM_FILL_FUNCTION unsigned long long tunefarm_element_of_double(double valu
   if (type == kTunefarmF32) return tunefarm_bits_of_float((float)value);
   if (type == kTunefarmF16) return tunefarm_half_from_float((float)value);
   if (type == kTunefarmBf16) return tunefarm_bf16_from_float((float)value);
+  if (type == kTunefarmF8E4M3) return tunefarm_e4m3_from_double(value);
   return tunefarm_integer_of_double(value, type);
 }
 
 /* The next value below, of a float element that is no NaN and not the smallest. */
 TUNEFARM_FILL_FUNCTION unsigned long long tunefarm_element_below(unsigned long long bits, int type) {
-  const unsigned long long sign = type == kTunefarmF64   ? 0x8000000000000000ull
-                                  : type == kTunefarmF32 ? 0x80000000ull
-                                                         : 0x8000ull;
+  const unsigned long long sign = type == kTunefarmF64      ? 0x8000000000000000ull
+                                  : type == kTunefarmF32    ? 0x80000000ull
+                                  : type == kTunefarmF8E4M3 ? 0x80ull
+                                                            : 0x8000ull;
   if ((bits & ~sign) == 0ull) return sign | 1ull;
   return (bits & sign) != 0ull ? bits + 1ull : bits - 1ull;
 }
@@ -117,6 +121,7 @@ TUNEFARM_FILL_FUNCTION double tunefarm_double_of_element(unsigned long long bits
   if (type == kTunefarmF32) return (double)tunefarm_float_of_bits((unsigned int)bits);
   if (type == kTunefarmF16) return (double)tunefarm_float_from_half((unsigned short)bits);
   if (type == kTunefarmBf16) return (double)tunefarm_float_from_bf16((unsigned short)bits);
+  if (type == kTunefarmF8E4M3) return (double)tunefarm_float_from_e4m3((unsigned char)bits);
   if (type == kTunefarmI8) return (double)(signed char)bits;
   if (type == kTunefarmU8) return (double)(unsigned char)bits;
   if (type == kTunefarmI16) return (double)(short)bits;

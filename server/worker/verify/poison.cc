@@ -30,12 +30,16 @@ uint64_t PoisonBits(v1::DataType type, PoisonPattern pattern) {
       return first ? 0x7FE5u : 0xFFDAu;
     case v1::DATA_TYPE_F32:
       return first ? 0x7FE5A5A5u : 0xFFDA5A5Au;
+    case v1::DATA_TYPE_F8E4M3:
+      return first ? 0x7Fu : 0xFFu;
     case v1::DATA_TYPE_F64:
       return first ? 0x7FFDA5A5A5A5A5A5u : 0xFFFA5A5A5A5A5A5Au;
     default:
       return (first ? 0xA5A5A5A5A5A5A5A5u : 0x5A5A5A5A5A5A5A5Au) >> (64 - 8 * SizeOf(type));
   }
 }
+
+bool MayEqualPoison(v1::DataType poisoned) { return !IsFloatType(poisoned) || poisoned == v1::DATA_TYPE_F8E4M3; }
 
 void Poison(v1::DataType type, PoisonPattern pattern, std::span<std::byte> output) {
   const uint64_t bits = PoisonBits(type, pattern);

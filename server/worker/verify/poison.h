@@ -21,8 +21,12 @@ enum class PoisonPattern { kFirst, kSecond };
 PoisonPattern DrawPattern(PhiloxStream* random);
 
 // The bits of a poisoned element in the low bytes, zero above: a quiet NaN with a payload of its own for floats, 0xA5
-// bytes (second pattern: 0x5A) for integers. Device code fills with these bits.
+// bytes (second pattern: 0x5A) for integers. F8E4M3 has one NaN of each sign: 0x7F (second pattern: 0xFF). Device code
+// fills with these bits.
 uint64_t PoisonBits(tunefarm::v1::DataType type, PoisonPattern pattern);
+
+// Whether a kernel may write the bits of the poison on purpose: integers, and F8E4M3, of which any NaN has them.
+bool MayEqualPoison(tunefarm::v1::DataType poisoned);
 
 // Fills whole elements; the size must be a multiple of the element's.
 void Poison(tunefarm::v1::DataType type, PoisonPattern pattern, std::span<std::byte> output);

@@ -125,6 +125,37 @@ TEST_F(DefinitionDataTest, FilesOfTheOptionsTakeThePlaceOfFillsAndReference) {
   EXPECT_EQ(Describe({.inputs = {"rows=" + Path("rows.npy")}, .expected = {}}), "OK");
 }
 
+TEST_F(DefinitionDataTest, BytesAreTheBitsOfF8E4M3) {
+  const auto input = [this](const std::string& file) {
+    return Describe({.inputs = {"x=" + Path(file), "w=" + Path("w.npy")}, .expected = {}});
+  };
+  Save("w.npy", "<f4");
+  Save("v1.npy", "|V1");  // as ml_dtypes writes float8_e4m3fn
+  Save("u1.npy", "|u1");
+  Save("f1.npy", "<f1");  // as it writes float8_e5m2
+  Save("b1.npy", "|b1");
+  Save("i1.npy", "|i1");
+  Write("raw.bin", "abcd");
+  text_.replace(text_.find("data_type_dim: \"dtype\""), 22, "data_type: F8E4M3");
+  for (const char* const file : {"v1.npy", "u1.npy", "raw.bin"}) {
+    ASSERT_EQ(input(file), "OK") << file;
+    EXPECT_EQ(FillOf(1).file().data_type(), v1::DATA_TYPE_UNSPECIFIED) << file;
+    EXPECT_EQ(FillOf(1).file().bytes(), 4) << file;
+  }
+  EXPECT_THAT(input("f1.npy"), HasSubstr("f1.npy holds float8_e5m2 (dtype f1), and 'x' is f8e4m3; save the bits of its "
+                                         "f8e4m3 elements as numpy.uint8"));
+  EXPECT_THAT(input("b1.npy"), HasSubstr("b1.npy holds truth values, and 'x' is f8e4m3;"));
+  EXPECT_THAT(input("i1.npy"), HasSubstr("i1.npy holds i8, and 'x' is f8e4m3;"));
+  EXPECT_THAT(input("w.npy"), HasSubstr("w.npy holds f32, and 'x' is f8e4m3;"));
+  text_.replace(text_.find("data_type: F8E4M3"), 17, "data_type: U8");
+  for (const char* const file : {"v1.npy", "u1.npy", "f1.npy", "b1.npy"}) EXPECT_EQ(input(file), "OK") << file;
+  // What a dim's value "fp8" stands for.
+  text_.replace(text_.find("data_type: U8"), 13, "data_type_dim: \"dtype\"");
+  text_.replace(text_.find("[\"f32\", \"bf16\"]"), 15, "[\"f32\", \"fp8\"]");
+  EXPECT_EQ(input("u1.npy"), "OK");
+  EXPECT_THAT(input("i1.npy"), HasSubstr("i1.npy holds i8, and 'x' is f32 or f8e4m3; convert it"));
+}
+
 TEST_F(DefinitionDataTest, WhatDoesNotFitIsNamed) {
   Save("f8.npy", "<f8");
   Save("raw.npy", "|V2");

@@ -328,6 +328,13 @@ TEST(SignatureCheckTest, ATypeThatIsNotTheKernels) {
   const char* const halves = "__global__ void scale(__half* values, int count) {}";
   EXPECT_THAT(MismatchesOf(halves, "BF16"), testing::SizeIs(1));
   EXPECT_THAT(MismatchesOf(halves, "F16"), testing::IsEmpty());
+  const char* const quarters = "__global__ void scale(__nv_fp8_e4m3* values, int count) {}";
+  EXPECT_THAT(MismatchesOf(quarters, "F32"), testing::SizeIs(1));
+  EXPECT_THAT(MismatchesOf(quarters, "F8E4M3"), testing::IsEmpty());
+  EXPECT_THAT(MismatchesOf(quarters, "U8"), testing::IsEmpty());
+  const char* const bits = "__global__ void scale(float* values, unsigned char count) {}";
+  EXPECT_THAT(MismatchesOf(bits, "F32", "F8E4M3"), testing::IsEmpty());
+  EXPECT_THAT(MismatchesOf(bits, "F32", "F16"), testing::SizeIs(1));
   EXPECT_THAT(MismatchesOf("namespace a { template <int K> __global__ void scale(double* values, int count) {} }",
                            "I64", "I32", "a::scale<4>"),
               testing::SizeIs(1));

@@ -68,6 +68,7 @@ TEST(NpyHeaderTest, Types) {
     ASSERT_TRUE(header.ok()) << one.descr << ": " << header.status();
     EXPECT_EQ(header->data_type, one.type) << one.descr;
     EXPECT_EQ(header->element_bytes, one.bytes) << one.descr;
+    EXPECT_EQ(header->dtype, std::string_view(one.descr).substr(1));
   }
 }
 

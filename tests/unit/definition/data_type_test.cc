@@ -22,16 +22,23 @@ T Encoded(v1::DataType type, const Value& value) {
 
 TEST(DataTypeTest, NamesAndSizesAgree) {
   size_t known = 0;
-  for (int number = 1; v1::DataType_IsValid(number); ++number) {
+  for (int number = v1::DataType_MIN; number <= v1::DataType_MAX; ++number) {
     const auto type = static_cast<v1::DataType>(number);
-    EXPECT_TRUE(IsKnownType(type)) << v1::DataType_Name(type);
-    EXPECT_EQ(DataTypeNamed(NameOf(type)), type);
+    const bool is_type = v1::DataType_IsValid(number) && type != v1::DATA_TYPE_UNSPECIFIED;
+    EXPECT_EQ(IsKnownType(type), is_type) << number;
+    EXPECT_EQ(SizeOf(type) > 0, is_type) << number;
+    if (!is_type) continue;
+    EXPECT_EQ(DataTypeOfDim(type == v1::DATA_TYPE_F8E4M3 ? "fp8" : NameOf(type)), type);
     ++known;
   }
-  EXPECT_EQ(known, 12U);
+  EXPECT_EQ(known, 13U);
+  EXPECT_EQ(v1::DataType_MAX + 1, static_cast<int>(driver_step::kDataTypesEnd));
   EXPECT_EQ(SizeOf(v1::DATA_TYPE_BF16), 2U);
   EXPECT_EQ(SizeOf(v1::DATA_TYPE_F64), 8U);
-  EXPECT_FALSE(DataTypeNamed("float").has_value());
+  EXPECT_EQ(SizeOf(v1::DATA_TYPE_F8E4M3), 1U);
+  EXPECT_EQ(NameOf(v1::DATA_TYPE_F8E4M3), "f8e4m3");
+  EXPECT_TRUE(IsFloatType(v1::DATA_TYPE_F8E4M3));
+  for (const char* const value : {"float", "", "f8e4m3"}) EXPECT_FALSE(DataTypeOfDim(value).has_value()) << value;
 }
 
 TEST(DataTypeTest, IntegersKeepTheirRange) {
@@ -65,6 +72,13 @@ TEST(DataTypeTest, FloatsRoundToNearestEven) {
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1 + 0x1p-8 + 0x1p-50)), 0x3f81);  // No double rounding.
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(1 + 0x1p-8 - 0x1p-50)), 0x3f80);
   EXPECT_EQ(Encoded<uint16_t>(v1::DATA_TYPE_BF16, Value(-0x1.fep127)), 0xff7f);
+  EXPECT_EQ(Encoded<uint8_t>(v1::DATA_TYPE_F8E4M3, Value(1.0)), 0x38);
+  EXPECT_EQ(Encoded<uint8_t>(v1::DATA_TYPE_F8E4M3, Value(-448)), 0xfe);
+  EXPECT_EQ(Encoded<uint8_t>(v1::DATA_TYPE_F8E4M3, Value(1.0625)), 0x38);  // A tie, to even.
+  EXPECT_EQ(Encoded<uint8_t>(v1::DATA_TYPE_F8E4M3, Value(1.0625 + 0x1p-50)), 0x39);
+  EXPECT_EQ(Encoded<uint8_t>(v1::DATA_TYPE_F8E4M3, Value(0x1p-9)), 0x01);
+  EXPECT_FALSE(EncodeScalar(v1::DATA_TYPE_F8E4M3, Value(449)).ok());
+  EXPECT_FALSE(EncodeScalar(v1::DATA_TYPE_F8E4M3, Value(-448.5)).ok());
   EXPECT_FALSE(EncodeScalar(v1::DATA_TYPE_F16, Value(70000.0)).ok());
   EXPECT_FALSE(EncodeScalar(v1::DATA_TYPE_F32, Value(1e39)).ok());
   EXPECT_FALSE(EncodeScalar(v1::DATA_TYPE_BF16, Value(3.4e38)).ok());

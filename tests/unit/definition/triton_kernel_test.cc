@@ -104,6 +104,17 @@ TEST(TritonKernelTest, SignaturesTellWhatALaunchIsSpecialisedOn) {
   EXPECT_EQ(SignaturesOf(1, kOther), (Names{"mm(*bf16,*fp32,i32=1,u64:16,fp32)", "split_it(u64:16)"}));
 }
 
+TEST(TritonKernelTest, F8E4M3IsCalledAsInTriton) {
+  const auto plan = PlanOf(TextWith("string_value: \"f16\"", "string_value: \"fp8\""));
+  v1::Problem problem;
+  (*problem.mutable_dims())["M"].set_int_value(17);
+  (*problem.mutable_dims())["dtype"].set_string_value("fp8");
+  const auto signatures =
+      TritonSignatures(*plan, *plan->ResolveProblem(problem), *plan->ConfigFromText(kOther), H100(), false);
+  ASSERT_TRUE(signatures.ok()) << Message(signatures.status());
+  EXPECT_EQ(*signatures, (Names{"mm(*fp8e4nv,*fp32,i32,u64:16,fp32)", "split_it(u64:16)"}));
+}
+
 TEST(TritonKernelTest, ProblemsThatSpecialiseAlikeShareABinary) {
   EXPECT_EQ(SignaturesOf(48, kOther), SignaturesOf(4096, kOther));
   EXPECT_EQ(SignaturesOf(3, kOther), SignaturesOf(4095, kOther));
@@ -272,6 +283,8 @@ TEST(TritonKernelTest, WhatTheCompiledKernelSaysIsRefused) {
              "reference.steps[0].kernel.entry: 'plain<1>' is not the name of a function"},
         Case{"data_type: DATA_TYPE_F32 value: \"1\"", "data_type: DATA_TYPE_BF16 value: \"1\"",
              "arguments[4].scalar.data_type: Triton is passed no scalars of type bf16; write F32"},
+        Case{"data_type: DATA_TYPE_F32 value: \"1\"", "data_type: DATA_TYPE_F8E4M3 value: \"1\"",
+             "arguments[4].scalar.data_type: Triton is passed no scalars of type f8e4m3; write F32"},
         Case{"value: \"M\"", "value: \"kernel.registers\"",
              "arguments[2].scalar.value: kernel.* is known only for LANGUAGE_CUDA"},
         Case{"name: \"scale\" scalar { data_type: DATA_TYPE_F32 value: \"1\" }",

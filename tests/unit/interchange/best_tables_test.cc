@@ -114,6 +114,8 @@ TEST(BenchmarkCsvTest, BackwardHasOtherFlags) {
   const std::string dx = *WriteBenchmarkCsv("grouped_gemm_dx", {row}, false);
   EXPECT_THAT(dx, HasSubstr("use_tma_store,use_tma_load_dy,use_tma_load_w,torch_time"));
   EXPECT_THAT(dx, HasSubstr("\ndX,8,"));
+  row.dims.Set("dtype", Value("fp8"));
+  EXPECT_THAT(*WriteBenchmarkCsv("grouped_gemm_dx", {row}, false), HasSubstr("\ndX,8,torch.float8_e4m3fn,"));
 }
 
 TEST(BenchmarkCsvTest, WhatHasNoColumnIsToldWhereItDiffers) {

@@ -103,6 +103,9 @@ int Encode(Map* map, Type type, uint32_t rank, void* address, const uint64_t* di
 
 TEST(DriverStepTest, ATensorMapIsEncodedFromItsValues) {
   TensorMapValues values;
+  EXPECT_EQ(TensorMapTypeOf(14), 0);   // f8e4m3, as UINT8
+  EXPECT_EQ(TensorMapTypeOf(13), -1);  // no type
+  EXPECT_EQ(TensorMapTypeOf(15), -1);
   values.type = TensorMapTypeOf(10);  // bf16
   values.rank = 1;
   values.dims[0] = 1000;

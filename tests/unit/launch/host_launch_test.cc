@@ -369,6 +369,11 @@ TEST(HostCallTest, PassesEveryTypeInRegistersAndOnTheStack) {
   CallHost(entry, arguments, 22);
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(out[i], scalars[i].second) << i;
   EXPECT_EQ(out[20], 13);
+  // F8E4M3 is passed as a byte.
+  ASSERT_TRUE(EncodeScalar(kF8E4M3, 1.0, bytes[2].data()));
+  arguments[2].type = kF8E4M3;
+  CallHost(entry, arguments, 22);
+  EXPECT_EQ(out[1], 0x38);
 }
 
 TEST(DeviceTest, TheCpuHasTheNameThatTheWorkerReads) {

@@ -271,7 +271,7 @@ dims { name: "N" default_value { int_value: 960 } max: 1048576 }
 dims { name: "D" default_value { int_value: 64 } max: 4096 }
 dims { name: "F" bind: BIND_COMPILE default_value { int_value: 3 } values { int_value: 3 } values { int_value: 5 } }
 dims { name: "dtype" type: VALUE_TYPE_STRING default_value { string_value: "f32" }
-       values { string_value: "f32" } values { string_value: "bf16" } }
+       values { string_value: "f32" } values { string_value: "bf16" } values { string_value: "fp8" } }
 parameters { name: "BLOCK" values { ints: [32, 64, 256] } }
 parameters { name: "SPLIT" values { ints: [1, 2, 4] } }
 parameters { name: "SCALE" values { doubles: [0.1, 3.0] } }
@@ -286,6 +286,7 @@ arguments { name: "marks" buffer { data_type: DATA_TYPE_U8 length: "device.sm_co
 arguments { name: "ratio" scalar { data_type: DATA_TYPE_F32 value: "N / D" } }
 arguments { name: "half" scalar { data_type: DATA_TYPE_F16 value: "SCALE * D" } }
 arguments { name: "third" scalar { data_type: DATA_TYPE_BF16 value: "N / 3" } }
+arguments { name: "narrow" scalar { data_type: DATA_TYPE_F8E4M3 value: "SCALE * D / 48" } }
 arguments { name: "exact" scalar { data_type: DATA_TYPE_F64 value: "SCALE" } }
 arguments { name: "wide" scalar { data_type: DATA_TYPE_I64 value: "-N * 1000003" } }
 arguments { name: "small" scalar { data_type: DATA_TYPE_I8 value: "N % 251 - 125" } }
@@ -302,7 +303,8 @@ launches { name: "clear" memset { buffer: "marks" byte: 255 } when: "SPLIT > 1 a
 launches { kernel { entry: "fill<BLOCK>" grid: ["blocks", "16 * D"] block: ["BLOCK", "2"] cluster: ["SPLIT", "2"]
                     dynamic_shared_bytes: "BLOCK * SPLIT + kernel.static_shared_bytes"
                     attributes { programmatic_stream_serialization: true }
-                    arguments: ["line", "tile", "parts", "marks", "ratio", "half", "third", "exact", "wide", "small"] } }
+                    arguments: ["line", "tile", "parts", "marks", "ratio", "half", "third", "narrow", "exact", "wide",
+                                "small"] } }
 launches { kernel { entry: "sum" grid: "min(kernel.max_active_blocks * device.sm_count, tiles)" block: "2 * BLOCK"
                     attributes { cooperative: true } arguments: ["y", "parts", "is_split", "loaded"] }
            when: "tiles > 3 and kernel.registers > 1" }

@@ -258,12 +258,56 @@ TEST(PassingConstantTest, IsFoundWhereTheReferenceVariesByNoMoreThanTheTolerance
   EXPECT_EQ(PassingConstant(v1::DATA_TYPE_I32, BytesOf(counts), std::nullopt, Tolerance(0, 0)), 7);
 }
 
+// 0x38 is 1, 0x39 is 1.125, 0x7F and 0xFF are NaN and poison.
+Verdict CheckF8E4M3(const std::vector<uint8_t>& actual, const std::vector<uint8_t>& expected,
+                    const TolerancePlan& tolerance, std::optional<PoisonPattern> poison = std::nullopt) {
+  return Judge({Compare("c", v1::DATA_TYPE_F8E4M3, BytesOf(actual), BytesOf(expected), poison, tolerance)}, tolerance);
+}
+
+TEST(CompareTest, F8E4M3IsComparedByItsValues) {
+  EXPECT_TRUE(CheckF8E4M3({0x39}, {0x38}, Tolerance(0, 0.125)).passed);
+  EXPECT_FALSE(CheckF8E4M3({0x3A}, {0x38}, Tolerance(0, 0.125)).passed);
+  EXPECT_TRUE(CheckF8E4M3({0x80}, {0x00}, Tolerance(0, 0)).passed) << "-0 is 0";
+  EXPECT_FALSE(CheckF8E4M3({0x7F}, {0x7F}, Tolerance(1, 1)).passed) << "NaN never passes";
+  EXPECT_FALSE(CheckF8E4M3({0xFF}, {0x7E}, Tolerance(1000, 0)).passed);
+  const Verdict verdict = CheckF8E4M3({0x38, 0xB8}, {0x38, 0x38}, Tolerance(0.5, 0));
+  EXPECT_EQ(verdict.message, "c[1] is -1, but the reference has 1 (1 of 2 elements differ, by at most 2).");
+  TolerancePlan rows = Tolerance(1, 0);
+  rows.row_norm_bound = 0.1;
+  rows.row_length = 2;
+  EXPECT_THAT(CheckF8E4M3({0x38, 0x38, 0x40, 0x38}, {0x38, 0x38, 0x38, 0x38}, rows).message,
+              HasSubstr("row 1 of c is off by"));
+  EXPECT_TRUE(CheckF8E4M3({0x38, 0x38}, {0x38, 0x38}, rows).passed);
+}
+
+TEST(CompareTest, F8E4M3ThatWasNotWrittenMayBeNan) {
+  const auto first = PoisonPattern::kFirst;
+  EXPECT_TRUE(CheckF8E4M3({0x7F, 0x38}, {0x7F, 0x38}, Tolerance(0, 0), first).passed) << "left alone by both";
+  EXPECT_THAT(CheckF8E4M3({0x38}, {0x7F}, Tolerance(9, 9), first).message,
+              HasSubstr("but the reference leaves it untouched"));
+  EXPECT_THAT(CheckF8E4M3({0x7F}, {0x38}, Tolerance(9, 9), first).message,
+              HasSubstr("c[0] was never written or is NaN; the reference has 1"));
+  EXPECT_THAT(CheckF8E4M3({0xFF}, {0x38}, Tolerance(9, 9), first).message, HasSubstr("nan, but the reference has 1"));
+  // A NaN that the reference writes is no poison in one of the two checks.
+  EXPECT_FALSE(CheckF8E4M3({0x7F}, {0x7F}, Tolerance(9, 9), PoisonPattern::kSecond).passed);
+}
+
 TEST(SecondPoisonTest, UnwrittenFloatsMoveToTheOtherPattern) {
   bool ambiguous = false;
   const std::vector<std::byte> second = ExpectedUnderSecondPoison(
       v1::DATA_TYPE_F32, BytesOf<float>({1, PoisonedFloat(PoisonPattern::kFirst)}), &ambiguous);
   EXPECT_EQ(second, BytesOf<float>({1, PoisonedFloat(PoisonPattern::kSecond)}));
   EXPECT_FALSE(ambiguous);
+}
+
+TEST(SecondPoisonTest, F8E4M3IsAmbiguous) {
+  bool ambiguous = false;
+  (void)ExpectedUnderSecondPoison(v1::DATA_TYPE_F8E4M3, BytesOf<uint8_t>({0x38, 0xFF}), &ambiguous);
+  EXPECT_FALSE(ambiguous);
+  const std::vector<std::byte> second =
+      ExpectedUnderSecondPoison(v1::DATA_TYPE_F8E4M3, BytesOf<uint8_t>({0x38, 0x7F}), &ambiguous);
+  EXPECT_EQ(second, BytesOf<uint8_t>({0x38, 0xFF}));
+  EXPECT_TRUE(ambiguous);
 }
 
 TEST(SecondPoisonTest, IntegersAreAmbiguous) {

@@ -130,6 +130,9 @@ TEST(ExpectedDataTest, NanCannotBeExpected) {
   EXPECT_FALSE(MayBeExpected<uint16_t>(v1::DATA_TYPE_F16, {0, 0x7C01}));
   EXPECT_TRUE(MayBeExpected<uint16_t>(v1::DATA_TYPE_BF16, {0x7F80, 0xFF80}));
   EXPECT_FALSE(MayBeExpected<uint16_t>(v1::DATA_TYPE_BF16, {0xFFC0}));
+  EXPECT_TRUE(MayBeExpected<uint8_t>(v1::DATA_TYPE_F8E4M3, {0, 0x7E, 0xFE, 0x80}));
+  EXPECT_FALSE(MayBeExpected<uint8_t>(v1::DATA_TYPE_F8E4M3, {0, 0x7F}));
+  EXPECT_FALSE(MayBeExpected<uint8_t>(v1::DATA_TYPE_F8E4M3, {0xFF}));
   EXPECT_TRUE(MayBeExpected<uint32_t>(v1::DATA_TYPE_F32, {0x7F800000, 0xFF800000}));
   EXPECT_FALSE(MayBeExpected<uint32_t>(v1::DATA_TYPE_F32, {0xFF800001}));
   EXPECT_TRUE(MayBeExpected<uint64_t>(v1::DATA_TYPE_F64, {0x7FF0000000000000, 0xFFF0000000000000}));

@@ -89,7 +89,8 @@ TEST(FillTest, NormalHasItsMeanAndDeviation) {
   v1::Fill fill;
   fill.mutable_normal()->set_mean(3);
   fill.mutable_normal()->set_deviation(2);
-  for (const DataType type : {v1::DATA_TYPE_F16, v1::DATA_TYPE_BF16, v1::DATA_TYPE_F32, v1::DATA_TYPE_F64}) {
+  for (const DataType type :
+       {v1::DATA_TYPE_F8E4M3, v1::DATA_TYPE_F16, v1::DATA_TYPE_BF16, v1::DATA_TYPE_F32, v1::DATA_TYPE_F64}) {
     const std::vector<double> values = Values(fill, type, 40'000);
     double sum = 0, squares = 0, beyond_two = 0;
     for (const double value : values) {
@@ -100,12 +101,14 @@ TEST(FillTest, NormalHasItsMeanAndDeviation) {
     const double count = static_cast<double>(values.size());
     EXPECT_NEAR(sum / count, 3, 0.05) << type;
     EXPECT_NEAR(std::sqrt(squares / count), 2, 0.05) << type;
-    EXPECT_NEAR(beyond_two / count, 0.0455, 0.006) << type;
+    // 7 and 7.5 are neighbours in e4m3, so that too few are above 7.
+    EXPECT_NEAR(beyond_two / count, 0.0455, type == v1::DATA_TYPE_F8E4M3 ? 0.012 : 0.006) << type;
   }
 }
 
 TEST(FillTest, UniformStaysInItsInterval) {
-  for (const DataType type : {v1::DATA_TYPE_F16, v1::DATA_TYPE_BF16, v1::DATA_TYPE_F32, v1::DATA_TYPE_F64}) {
+  for (const DataType type :
+       {v1::DATA_TYPE_F8E4M3, v1::DATA_TYPE_F16, v1::DATA_TYPE_BF16, v1::DATA_TYPE_F32, v1::DATA_TYPE_F64}) {
     double sum = 0;
     const std::vector<double> values = Values(Uniform(-1, 0), type, 20'000);
     for (const double value : values) {
@@ -164,6 +167,36 @@ TEST(FillTest, IotaAndConstantsConvert) {
   v1::Fill zeros;
   zeros.mutable_zeros();
   EXPECT_EQ(ElementAt(zeros, v1::DATA_TYPE_F64, 5), 0u);
+}
+
+// The values of UniformFloatGolden, rounded; what would be 1 is the value below.
+TEST(FillTest, F8E4M3Golden) {
+  constexpr uint64_t kUniform[] = {0x37, 0xB0, 0x26, 0x37, 0x07, 0x95};
+  for (size_t i = 0; i < std::size(kIndexes); ++i) {
+    EXPECT_EQ(ElementAt(Uniform(-1, 1), v1::DATA_TYPE_F8E4M3, kIndexes[i]), kUniform[i]) << i;
+  }
+}
+
+TEST(FillTest, F8E4M3Saturates) {
+  v1::Fill iota;
+  iota.mutable_iota()->set_start(416);
+  iota.mutable_iota()->set_step(16);
+  EXPECT_EQ(Values(iota, v1::DATA_TYPE_F8E4M3, 5), (std::vector<double>{416, 448, 448, 448, 448})) << "432 is a tie";
+  v1::Fill wide;
+  wide.mutable_normal()->set_deviation(1000);
+  bool saturates = false;
+  for (const double value : Values(wide, v1::DATA_TYPE_F8E4M3, 1000)) {
+    ASSERT_LE(std::fabs(value), 448);
+    saturates = saturates || std::fabs(value) == 448;
+  }
+  EXPECT_TRUE(saturates);
+}
+
+// Of values so small that one below zero is the smallest negative one.
+TEST(FillTest, F8E4M3StepsBelowZero) {
+  for (const double value : Values(Uniform(-0.0015, -0.0001), v1::DATA_TYPE_F8E4M3, 100)) {
+    EXPECT_EQ(value, -0x1p-9);
+  }
 }
 
 TEST(FillTest, WhatNoFormulaMakesIsRefused) {

@@ -167,6 +167,26 @@ TEST(HostGemmTest, MultipliesInEveryLayout) {
   }
 }
 
+TEST(HostGemmTest, RoundsProductsOfF8E4M3) {
+  std::vector<uint8_t> a = {0x38, 0x40}, b = {0x39, 0x01}, c(1);  // 1 and 2, 1.125 and 2^-9
+  const auto view = [](std::vector<uint8_t>& values) {
+    return BufferView{v1::DATA_TYPE_F8E4M3, std::as_writable_bytes(std::span(values))};
+  };
+  const BufferViews views = {{"a", view(a)}, {"b", view(b)}, {"c", view(c)}};
+  StepPlan step;
+  step.kind = StepPlan::Kind::kLibraryOp;
+  step.library_op.set_op(v1::LIBRARY_OP_KIND_GEMM);
+  step.library_op.set_a("a");
+  step.library_op.set_b("b");
+  step.library_op.set_c("c");
+  step.m = step.n = 1;
+  step.k = 2;
+  const absl::StatusOr<HostGemm> gemm = PlanHostGemm(step, views);
+  ASSERT_TRUE(gemm.ok()) << gemm.status();
+  RunHostGemm(*gemm);
+  EXPECT_EQ(c[0], 0x39);  // of 1.12890625
+}
+
 TEST(HostMemoryTest, AvailableIsPartOfPhysical) {
   EXPECT_GT(AvailableMemoryBytes(), 0u);
   EXPECT_LE(AvailableMemoryBytes(), PhysicalMemoryBytes());

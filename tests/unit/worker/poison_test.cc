@@ -14,8 +14,9 @@ namespace {
 using v1::DataType;
 
 TEST(PoisonTest, FloatsAreNanAndPatternsDiffer) {
-  for (int number = v1::DATA_TYPE_I8; number <= v1::DATA_TYPE_F64; ++number) {
+  for (int number = v1::DATA_TYPE_I8; number <= v1::DataType_MAX; ++number) {
     const DataType type = static_cast<DataType>(number);
+    if (!v1::DataType_IsValid(number)) continue;
     std::vector<std::byte> first(4 * SizeOf(type)), second(4 * SizeOf(type));
     Poison(type, PoisonPattern::kFirst, first);
     Poison(type, PoisonPattern::kSecond, second);
@@ -32,6 +33,22 @@ TEST(PoisonTest, IntegersAreBytes) {
   std::vector<std::byte> bytes(8);
   Poison(v1::DATA_TYPE_I16, PoisonPattern::kFirst, bytes);
   EXPECT_EQ(bytes, std::vector<std::byte>(8, std::byte{0xA5}));
+}
+
+TEST(PoisonTest, F8E4M3HasOneNanOfEachSign) {
+  EXPECT_EQ(PoisonBits(v1::DATA_TYPE_F8E4M3, PoisonPattern::kFirst), 0x7Fu);
+  EXPECT_EQ(PoisonBits(v1::DATA_TYPE_F8E4M3, PoisonPattern::kSecond), 0xFFu);
+  std::vector<std::byte> bytes(5);
+  Poison(v1::DATA_TYPE_F8E4M3, PoisonPattern::kFirst, bytes);
+  EXPECT_EQ(bytes, std::vector<std::byte>(5, std::byte{0x7F}));
+}
+
+TEST(PoisonTest, IntegersAndF8E4M3MayBeWritten) {
+  for (const DataType type : {v1::DATA_TYPE_I8, v1::DATA_TYPE_U64, v1::DATA_TYPE_F8E4M3})
+    EXPECT_TRUE(MayEqualPoison(type));
+  for (const DataType type : {v1::DATA_TYPE_F16, v1::DATA_TYPE_BF16, v1::DATA_TYPE_F32, v1::DATA_TYPE_F64}) {
+    EXPECT_FALSE(MayEqualPoison(type));
+  }
 }
 
 TEST(PoisonTest, BothPatternsAreDrawn) {

@@ -289,6 +289,17 @@ TEST_F(CudaCompile, ParametersThatBreakALibraryHeaderAreNamed) {
   EXPECT_THAT(result.message(), HasSubstr("<cuda_fp16.h> in k.cu"));
 }
 
+TEST_F(CudaCompile, Fp8IsThere) {
+  const Result result =
+      CompileSmall(backend_.get(), "parameters { name: \"BLOCK\" values { ints: [ 3 ] } }", {{"k.cu", R"cu(
+#include <cuda_fp8.h>
+static_assert(sizeof(__nv_fp8_e4m3) == 1);
+__device__ __nv_fp8_e4m3 out;
+extern "C" __global__ void k() { out = __nv_fp8_e4m3(BLOCK * static_cast<float>(out)); }
+)cu"}});
+  EXPECT_EQ(result.outcome(), v1::OUTCOME_OK) << result.log();
+}
+
 TEST_F(CudaCompile, StandardHeadersAreThere) {
   const Result result = CompileSmall(backend_.get(), "", {{"k.cu", R"cu(
 #include <algorithm>

@@ -16,7 +16,8 @@ IN, INOUT, SCRATCH = "IN", "INOUT", "SCRATCH"
 
 TYPES = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
           "int64": "i64", "uint64": "u64", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "f32",
-          "complex128": "f64", "bfloat16": "bf16"}
+          "complex128": "f64", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3"}
+_NAMES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn"}  # of types that NumPy lacks
 _TAKEN = ("stream", "workspace", "generation")  # by the call that launches a kernel
 
 
@@ -138,7 +139,7 @@ def flat_array(given: Any, what: str) -> Tuple[Any, str]:
         flat = flat.astype(host.dtype.newbyteorder("<"))
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
-    return (flat.view("u2") if data_type == "bf16" else flat), data_type
+    return (flat.view(_data_files.BITS[data_type]) if data_type in _data_files.BITS else flat), data_type
 
 
 def _type(dtype: Any, what: str) -> str:
@@ -161,7 +162,7 @@ def _check_type(data_type: str, parameter: Optional[Parameter], what: str) -> No
     """Types of the same width that differ in sign alone are taken, and anything as bytes."""
     if parameter is None or parameter.element is None or (parameter.is_pointer and parameter.element[1] == 1):
         return
-    kind = "f" if data_type in ("f16", "bf16", "f32", "f64") else "i"
+    kind = "i" if data_type[0] in "iu" else "f"
     if (kind, _data_files.WIDTHS[data_type]) != parameter.element:
         raise InvalidArgumentError(f"{what} is of type {data_type}, and the kernel's parameter is '{parameter.text}'; give it "
                                    f"as numpy.{_numpy_type(parameter)}")
@@ -211,10 +212,10 @@ def expected_of(given: Any, array: Any, data_type: str, what: str) -> Any:
     if flat.size != array.size:
         raise InvalidArgumentError(f"{what} has {flat.size} elements, and its argument has {array.size}; give a function "
                                    "as verify where they are compared in another way")
-    if data_type == "bf16":
-        if own == "bf16" or flat.dtype.name == "bfloat16":
-            return flat.view("u2")
-        raise InvalidArgumentError(f"{what} is not of type bfloat16, as its argument is; convert it by PyTorch")
+    if data_type in _NAMES:
+        if data_type in (own, TYPES.get(flat.dtype.name)):
+            return flat.view(_data_files.BITS[data_type])
+        raise InvalidArgumentError(f"{what} is not of type {_NAMES[data_type]}, as its argument is; convert it by PyTorch")
     if flat.dtype == array.dtype:
         return flat
     with numpy.errstate(invalid="ignore"):  # NaN as an integer

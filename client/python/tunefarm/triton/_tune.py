@@ -31,7 +31,7 @@ _LANGUAGE = "TRITON"
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": 0}  # and what they are where a config lacks them
 _TEXT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 _MISSING = object()
-NOT_IN_BUFFERS = re.compile(r"bool|complex|float8")
+NOT_IN_BUFFERS = re.compile(r"bool|complex|float8(?!_e4m3fn\b)")
 
 
 class Results(_results.Results):
@@ -90,8 +90,8 @@ def tune(fn: Any, args: Any, configs: Optional[Sequence[Any]] = None, *, grid: A
     They begin with what they hold in this call. reference: a function whose parameters are named like some of the kernel's,
     called here with their values (of descriptors their arrays), which returns what the outputs must be (an array, a tuple
     in the order of outputs, or a dict by name), or such a dict. Without it the outputs must be those of the first config
-    (results.verified_against_first_config). atol, rtol: how close; by default 1e-3 for float32, 1e-2 for float16 and 3e-2
-    for bfloat16, both.
+    (results.verified_against_first_config). atol, rtol: how close; by default 1e-3 for float32, 1e-2 for float16, 3e-2 for
+    bfloat16 and 0.125 for float8_e4m3fn, both.
     device: which of the daemon's GPUs. client: a connection to a daemon; by default one that Client() makes. options: as
     Client.submit takes them (strategy, max_trials, policy, measure, ...); without a strategy all configs are tried where
     they are listed.

@@ -28,7 +28,8 @@ def _map_of(kind):
     """As of a block in shared memory whose rows are at most 128 bytes."""
     name, block = re.fullmatch(r"tensordesc<(\w+)\[(.*)\]>", kind).groups()
     rows = [int(extent) for extent in block.split(",")]
-    width, number = {"fp16": (2, 6), "bf16": (2, 10), "fp32": (4, 7), "fp64": (8, 9), "i8": (1, 0)}[name]
+    width, number = {"fp16": (2, 6), "bf16": (2, 10), "fp32": (4, 7), "fp64": (8, 9), "i8": (1, 0),
+                     "fp8e4nv": (1, 0)}[name]
     return {"swizzle": 3, "elem_size": width, "elem_type": number, "fp4_padded": False,
             "block_size": [min(256, extent) for extent in rows[:-1]] + [min(128 // width, rows[-1])]}
 
