@@ -61,6 +61,29 @@ constexpr int kClusterCols = cluster_n;
 constexpr int kClusterSize = kClusterRows * kClusterCols;
 constexpr bool kCopies = kCopyRows || kCopyCols;
 
+// --- Gate and up ---
+// W has as many rows of gate as of up, all of gate first or in blocks of kGateUpBlock by turns, and the output has
+// SiLU(X * gate^T) * (X * up^T) in half as many columns.
+#if defined(gate_up_split)
+constexpr bool kGateUp = true;
+constexpr bool kGateUpBlocks = false;
+#elif defined(gate_up_blocks)
+constexpr bool kGateUp = true;
+constexpr bool kGateUpBlocks = true;
+#else
+constexpr bool kGateUp = false;
+constexpr bool kGateUpBlocks = false;
+#endif
+constexpr int kGateUpBlock = 128;
+constexpr int kOutCols = kGateUp ? kCols / 2 : kCols;  // Columns of the output in a tile.
+
+static_assert(!kGateUp || (kForward && !fuse_mul_post), "gate and up are fused in the forward product alone");
+
+// The row of W that gives column `column` of gate (half 0) or of up (half 1). `n` is the number of W's rows.
+constexpr int GateUpRow(int column, int half, int n) {
+  return kGateUpBlocks ? (column / kGateUpBlock * 2 + half) * kGateUpBlock + column % kGateUpBlock : half * (n / 2) + column;
+}
+
 // --- Block scales ---
 // Operands in fp8 have a float for each kScaleBlock terms: one for each row of the output, and one for each kScaleBlock
 // columns. A step is one block of terms.
@@ -71,14 +94,10 @@ constexpr bool kScaled = false;
 #endif
 
 constexpr int kScaleBlock = 128;
-constexpr int kColScales = CeilDiv(kCols, kScaleBlock);  // of a tile
-// Of a stage: a float for each row, then one for each block of columns, filled up to 16 bytes.
-constexpr int kScaleBytes = kScaled ? 4 * kRows + CeilDiv(kColScales, 4) * 16 : 0;
 // Threads that copy them: all that copy rows, or the warp that asks for boxes.
 constexpr int kScaleCopiers = kCopies ? 128 : 32;
 
 static_assert(!kScaled || (kForward && kDepth == kScaleBlock), "a step has one scale for each row");
-static_assert(!kScaled || kCols % kScaleBlock == 0 || kScaleBlock % kCols == 0, "tiles begin with whole blocks, or share one");
 static_assert(!kScaled || kRows % 8 == 0, "pairs of rows have pairs of scales");
 
 static_assert(kConsumers >= 1 && kConsumers <= 3 && num_warps % 4 == 0, "num_warps is 4, 8 or 12");
@@ -93,17 +112,6 @@ using ColTile = OperandTile<kForward, kCols, kDepth>;
 constexpr int kRowsOffset = 0;
 constexpr int kColsOffset = RowTile::kBytes;
 constexpr int kStageBytes = RowTile::kBytes + ColTile::kBytes;
-// Boxes: [slow][chunk]. Where blocks share an operand its slow extent is halved, each block loading one half for both.
-constexpr int kRowBoxSlow = RowTile::kSlow / kClusterCols;
-constexpr int kColBoxSlow = ColTile::kSlow / kClusterRows;
-constexpr int kBoxBytes =
-    (kCopyRows ? 0 : RowTile::kBytes) + (kCopyCols ? 0 : ColTile::kBytes);  // Each stage, by boxes.
-
-static_assert(RowTile::kBytes % 1024 == 0 && ColTile::kBytes % 1024 == 0, "tiles begin with whole swizzle patterns");
-static_assert(kRowBoxSlow <= 256 && kColBoxSlow <= 256, "the limit of a tensor map");
-static_assert(kRowBoxSlow * RowTile::kSwizzleBytes % 1024 == 0 && kColBoxSlow * ColTile::kSwizzleBytes % 1024 == 0,
-              "halves begin with whole swizzle patterns");
-
 template <bool kSwap, typename Rows, typename Cols>
 struct Sides {
   using P = Rows;
@@ -130,6 +138,40 @@ constexpr int kShareP = kSplitP ? kExtentP / kSharers : kExtentP;
 constexpr int kShareQ = kSplitP ? kExtentQ : kExtentQ / kSharers;
 constexpr int kTilesP = kShareP / kWgmmaM;  // wgmmas along P for each step of 16 terms.
 constexpr int kSlices = kDepth / kWgmmaK;
+
+// Columns of the tile that a warpgroup has. With gate and up they are kHalf of gate and then kHalf of up.
+constexpr int kColShare = kSwap ? kShareP : kShareQ;
+constexpr int kHalf = kColShare / 2;
+// What a warpgroup has of the output.
+constexpr int kOutTilesP = kGateUp && kSwap ? kTilesP / 2 : kTilesP;
+constexpr int kOutShareP = kOutTilesP * kWgmmaM;
+constexpr int kOutShareQ = kGateUp && !kSwap ? kShareQ / 2 : kShareQ;
+constexpr int kOutSums = kOutShareQ / 2;  // results of a thread in each tile of 64 along P
+
+static_assert(!kGateUp || kHalf % (kSwap ? kWgmmaM : 16) == 0, "halves are whole accumulators");
+static_assert(!kGateUpBlocks || kGateUpBlock % kHalf == 0, "halves lie within blocks");
+
+// Boxes: [slow][chunk]. Where blocks share an operand its slow extent is halved, each block loading one half for both;
+// gate and up come in a box for each half.
+constexpr int kRowBoxSlow = RowTile::kSlow / kClusterCols;
+constexpr int kColBoxSlow = kGateUp ? kHalf : ColTile::kSlow / kClusterRows;
+constexpr int kBoxBytes =
+    (kCopyRows ? 0 : RowTile::kBytes) + (kCopyCols ? 0 : ColTile::kBytes);  // Each stage, by boxes.
+
+static_assert(RowTile::kBytes % 1024 == 0 && ColTile::kBytes % 1024 == 0, "tiles begin with whole swizzle patterns");
+static_assert(kRowBoxSlow <= 256 && kColBoxSlow <= 256, "the limit of a tensor map");
+static_assert(kRowBoxSlow * RowTile::kSwizzleBytes % 1024 == 0 && kColBoxSlow * ColTile::kSwizzleBytes % 1024 == 0,
+              "halves begin with whole swizzle patterns");
+
+// Columns of the tile that share a scale, and how many scales a tile has for its columns.
+constexpr int kColsPerScale = kGateUp ? kHalf : kScaleBlock;
+constexpr int kColScales = CeilDiv(kCols, kColsPerScale);
+// Of a stage: a float for each row, then those of the columns, filled up to 16 bytes.
+constexpr int kScaleBytes = kScaled ? 4 * kRows + CeilDiv(kColScales, 4) * 16 : 0;
+
+static_assert(!kScaled || (kGateUp ? kScaleBlock % kHalf == 0 : kCols % kScaleBlock == 0 || kScaleBlock % kCols == 0),
+              "what shares a scale lies in one block");
+
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
 // With scales the products of a step have accumulators of their own, in parts of at most so many rows or columns along Q.
 constexpr int kPartQ = !kSwap && kShareQ > 128 ? kShareQ / 2 : kShareQ;
@@ -186,7 +228,7 @@ constexpr int kStoreSwizzleBytes = kStoreChunk * kOutBytes;
 // Without boxes rows lie one behind the other, one piece apart, so that eight rows of a column of pieces use all banks.
 constexpr int kSlabPitch = kSlabCols * kOutBytes + kPieceBytes;
 constexpr int kSlabBytes = kStoreBoxes ? kSlabRows * kSlabCols * kOutBytes : kSlabRows * kSlabPitch;
-constexpr int kPasses = kSwap ? kTilesP : kTilesP * (kShareQ / kSlabCols);
+constexpr int kPasses = kSwap ? kOutTilesP : kTilesP * (kOutShareQ / kSlabCols);
 // Stores by the engine read their slab later: two slabs take turns.
 constexpr int kSlabBuffers = (kStoreBoxes || kBulk) && kPasses > 1 && !kSwap ? 2 : 1;
 // Slabs of one warp; with swap_operands a warpgroup fills kShareQ / 16 slabs together.
@@ -197,7 +239,7 @@ static_assert(!(kDirect && kSwap), "swapped operands go through shared memory");
 static_assert(!kStoreBoxes || (!kDirect && !kBulk && !kScatterRows), "boxes hold neighbouring rows, in shared memory");
 static_assert(!(kBulk && fuse_mul_post), "bulk copies do not multiply");
 static_assert(kDirect || kSlabCols % 16 == 0, "slabs are made of 16 x 16 blocks");
-static_assert(kDirect || kSwap || kShareQ % kSlabCols == 0, "a consumer's columns are made of whole slabs");
+static_assert(kDirect || kSwap || kOutShareQ % kSlabCols == 0, "a consumer's columns are made of whole slabs");
 
 // An expert's dW has as many rows as any other's, and where they end a tensor map can say: a warpgroup's four slabs are
 // one then, which leaves in boxes of 64 rows.

@@ -83,10 +83,11 @@ HOPPER_FN void ClearForeignRows(u32 stage, int valid, int group, int thread) {
 HOPPER_FN int ActiveTiles(const Arguments& arguments, const Work& work, int group) {
   const int rows = work.row_end - work.row;
   const int cols = arguments.OutCols() - work.col;
-  const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
-  const int share_q = kSplitP ? 0 : group * kShareQ;
+  const int share_p = kPingPong || !kSplitP ? 0 : group * kOutShareP;
+  const int share_q = kSplitP ? 0 : group * kOutShareQ;
   if ((kSwap ? rows : cols) <= share_q) return 0;
   const int left = (kSwap ? cols : rows) - share_p;
+  if (kGateUp && kSwap) return left <= 0 ? 0 : kTilesP;
   return left <= 0 ? 0 : left >= kShareP ? kTilesP : CeilDiv(left, kWgmmaM);
 }
 
@@ -149,12 +150,12 @@ struct StepScales {
   // swap_operands, the one of the columns' block twice.
   float p[kTilesP][2];
   // Along Q: with swap_operands a row's for each column of accumulators that the thread has, else a block's.
-  static constexpr int kCount = kSwap ? kShareQ / 4 : CeilDiv(kShareQ, kScaleBlock);
+  static constexpr int kCount = kSwap ? kShareQ / 4 : CeilDiv(kShareQ, kColsPerScale);
   float q[kCount];
 
   // The factor of accumulator `index` of tile `tile`.
   HOPPER_FN float Of(int tile, int index) const {
-    const int column = kSwap ? index / 4 * 2 + index % 2 : index / 4 * 8 / kScaleBlock;
+    const int column = kSwap ? index / 4 * 2 + index % 2 : index / 4 * 8 / kColsPerScale;
     return p[tile][index / 2 % 2] * q[column];
   }
 };
@@ -169,7 +170,7 @@ HOPPER_FN void ReadScales(u32 scales, int group, int thread, StepScales& result)
   for (int tile = 0; tile < kTilesP; ++tile) {
     const int first = share_p + tile * kWgmmaM;
     if constexpr (kSwap) {
-      result.p[tile][0] = result.p[tile][1] = LoadSharedFloat(cols + first / kScaleBlock * 4);
+      result.p[tile][0] = result.p[tile][1] = LoadSharedFloat(cols + first / kColsPerScale * 4);
     } else {
       result.p[tile][0] = LoadSharedFloat(scales + 4 * (first + AccumulatorRow(thread, 0)));
       result.p[tile][1] = LoadSharedFloat(scales + 4 * (first + AccumulatorRow(thread, 2)));
@@ -182,7 +183,7 @@ HOPPER_FN void ReadScales(u32 scales, int group, int thread, StepScales& result)
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < StepScales::kCount; ++i) result.q[i] = LoadSharedFloat(cols + (share_q / kScaleBlock + i) * 4);
+    for (int i = 0; i < StepScales::kCount; ++i) result.q[i] = LoadSharedFloat(cols + (share_q / kColsPerScale + i) * 4);
   }
 }
 
@@ -290,6 +291,29 @@ HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers
   }
 }
 
+// SiLU(gate) * up. In registers of their own: ptxas runs wgmmas one by one where anything else writes their accumulators.
+HOPPER_FN void FuseGateUp(const float (&sums)[kTilesP][kSums], float (&fused)[kOutTilesP][kOutSums]) {
+#pragma unroll
+  for (int tile = 0; tile < kOutTilesP; ++tile) {
+#pragma unroll
+    for (int i = 0; i < kOutSums; ++i) {
+      fused[tile][i] = SiluMultiply(sums[tile][i], sums[tile + kTilesP - kOutTilesP][i + kSums - kOutSums]);
+    }
+  }
+}
+
+template <typename Sums>
+HOPPER_FN void StoreResults(const Arguments& arguments, const Work& work, u32 slabs, int group, int thread, int& buffer,
+                            const Sums& sums) {
+  if constexpr (kGateUp) {
+    float fused[kOutTilesP][kOutSums];
+    FuseGateUp(sums, fused);
+    StoreTile(arguments, work, slabs, group, thread, buffer, fused);
+  } else {
+    StoreTile(arguments, work, slabs, group, thread, buffer, sums);
+  }
+}
+
 HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 shared, const Barriers& barriers, int group,
                        int thread) {
   float sums[kTilesP][kSums];
@@ -306,7 +330,7 @@ HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 share
     if (kPingPong) BarrierWait(barriers.Turn(group), (turn / 2 + 1 + group) % 2);
     const int active = Uniform(ActiveTiles(arguments, work, group));
     Multiply(work, active, shared, barriers, ring, group, thread, sums);
-    if (active > 0) StoreTile(arguments, work, shared + kSlabsBase, group, thread, buffer, sums);
+    if (active > 0) StoreResults(arguments, work, shared + kSlabsBase, group, thread, buffer, sums);
   }
   if (kStoreBoxes || kBulk) StoreWait();
 }

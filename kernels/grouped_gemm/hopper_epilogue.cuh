@@ -34,7 +34,7 @@ HOPPER_FN u32 RoundPair(const Work& work, float low, float high) {
 }
 
 HOPPER_FN void StoreDirect(const Arguments& arguments, const Work& work, int share_row, int share_col, int thread,
-                           const float (&sums)[kTilesP][kSums]) {
+                           const float (&sums)[kOutTilesP][kOutSums]) {
 #pragma unroll
   for (int tile = 0; tile < kTilesP; ++tile) {
 #pragma unroll
@@ -46,7 +46,7 @@ HOPPER_FN void StoreDirect(const Arguments& arguments, const Work& work, int sha
       const int first_col = work.col + share_col + AccumulatorColumn(thread, 0);
       OutElement* const target = OutPlace(arguments, out_row, first_col);
 #pragma unroll
-      for (int i = 0; i < kShareQ / 8; ++i) {
+      for (int i = 0; i < kOutShareQ / 8; ++i) {
         u32 pair = RoundPair(work, sums[tile][4 * i + 2 * half], sums[tile][4 * i + 2 * half + 1]);
         if (fuse_mul_post) pair = ScalePair(pair, factor);
         if (first_col + 8 * i < arguments.OutCols()) StoreGlobalPair(target + 8 * i, pair);
@@ -119,11 +119,11 @@ HOPPER_FN void StoreBlock(const Work& work, const float* sums, u32 address) {
 // Each warp makes and stores its own slabs. Where a tile may take an odd number of passes, `buffer` remembers whose
 // turn it is among them.
 HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
-                           int thread, int& buffer, const float (&sums)[kTilesP][kSums]) {
+                           int thread, int& buffer, const float (&sums)[kOutTilesP][kOutSums]) {
   constexpr bool kLater = kStoreBoxes || kBulk;
   const int warp = Uniform(thread / 32);  // The compiler keeps the whole walk in uniform registers then.
   const int lane = thread % 32;
-  constexpr int kPassesPerTile = kShareQ / kSlabCols;
+  constexpr int kPassesPerTile = kOutShareQ / kSlabCols;
   constexpr bool kOddPasses = kPassesPerTile % kSlabBuffers != 0;
 #pragma unroll
   for (int tile = 0; tile < kTilesP; ++tile) {
@@ -152,7 +152,7 @@ HOPPER_FN void StoreStaged(const Arguments& arguments, const Work& work, u32 sla
 
 // The warpgroup's warps fill slabs of 64 rows together; one thread stores them.
 HOPPER_FN void StoreJoined(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
-                           int group, int thread, int& buffer, const float (&sums)[kTilesP][kSums]) {
+                           int group, int thread, int& buffer, const float (&sums)[kOutTilesP][kOutSums]) {
   const int warp = Uniform(thread / 32);
   const int lane = thread % 32;
   constexpr int kPassesPerTile = kShareQ / kSlabCols;
@@ -195,12 +195,12 @@ HOPPER_FN void StoreJoined(const Arguments& arguments, const Work& work, u32 sla
 // P are columns and Q rows: the warpgroup fills slabs of 64 columns, 16 by each warp, and each warp stores every
 // fourth.
 HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 slabs, int share_row, int share_col,
-                            int group, int thread, const float (&sums)[kTilesP][kSums]) {
+                            int group, int thread, const float (&sums)[kOutTilesP][kOutSums]) {
   constexpr bool kLater = kStoreBoxes || kBulk;
   const int warp = Uniform(thread / 32);  // The compiler keeps the whole walk in uniform registers then.
   const int lane = thread % 32;
 #pragma unroll
-  for (int tile = 0; tile < kTilesP; ++tile) {
+  for (int tile = 0; tile < kOutTilesP; ++tile) {
     if (kLater) StoreWaitRead<0>();
     NamedBarrier(4 + group, 128);
 #pragma unroll
@@ -223,9 +223,9 @@ HOPPER_FN void StoreSwapped(const Arguments& arguments, const Work& work, u32 sl
 
 // Stores this warpgroup's share of a tile. `slabs` is the address of all warpgroups' slabs.
 HOPPER_FN void StoreTile(const Arguments& arguments, const Work& work, u32 slabs, int group, int thread, int& buffer,
-                         const float (&sums)[kTilesP][kSums]) {
-  const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
-  const int share_q = kSplitP ? 0 : group * kShareQ;
+                         const float (&sums)[kOutTilesP][kOutSums]) {
+  const int share_p = kPingPong || !kSplitP ? 0 : group * kOutShareP;
+  const int share_q = kSplitP ? 0 : group * kOutShareQ;
   const u32 own = slabs + group * (kSlabsPerGroup * kSlabBytes);
   if constexpr (kDirect) {
     StoreDirect(arguments, work, share_p, share_q, thread, sums);

@@ -42,6 +42,24 @@ HOPPER_FN void LoadTile(u32 target, const TensorMap* map, int fast, int slow, in
   }
 }
 
+// The tile of gate and up: a box for each half of a warpgroup's columns. Blocks that share it load every other box.
+HOPPER_FN void LoadGateUp(const Arguments& arguments, const Work& work, u32 target, int term, u32 barrier, int rank) {
+#pragma unroll
+  for (int box = 0; box < ColTile::kSlow / kColBoxSlow; ++box) {
+    const int row = GateUpRow(work.col + box / 2 * kHalf, box % 2, arguments.n);
+#pragma unroll
+    for (int chunk = 0; chunk < ColTile::kChunks; ++chunk) {
+      const int x = term + chunk * ColTile::kChunk;
+      const u32 place = target + chunk * ColTile::kChunkBytes + box * (kHalf * ColTile::kSwizzleBytes);
+      if (kClusterRows == 1 || !work.shared) {
+        LoadBox(place, arguments.col_map, x, row, work.expert, barrier);
+      } else if (box % kClusterRows == rank) {
+        LoadBoxMulticast(place, arguments.col_map, x, row, work.expert, barrier, (1 << kClusterRows) - 1);
+      }
+    }
+  }
+}
+
 // How 128 threads share in copying a tile: each row in pieces of 16 bytes, next threads next pieces.
 template <typename Tile>
 struct CopyShares {
@@ -232,7 +250,7 @@ class ScaleCopier {
   HOPPER_FN ScaleCopier(const Arguments& arguments, int thread)
       : arguments_(arguments),
         thread_(thread),
-        expert_blocks_(CeilDiv(arguments.OutCols(), kScaleBlock)),
+        expert_blocks_(CeilDiv(arguments.n, kScaleBlock)),
         term_blocks_(CeilDiv(arguments.Terms(), kScaleBlock)) {}
 
   HOPPER_FN void Begin(const Work& work) {
@@ -242,7 +260,8 @@ class ScaleCopier {
       const int place = row < kRows ? ReadPlace<kGatherX>(arguments_, work, work.row + row) : -1;
       rows_[i] = Divide<kGatherX>(arguments_, place);
     }
-    const int block = work.col / kScaleBlock + thread_;
+    const int block = kGateUp ? GateUpRow(work.col + thread_ / 2 * kHalf, thread_ % 2, arguments_.n) / kScaleBlock
+                              : work.col / kScaleBlock + thread_;
     col_ = thread_ < kColScales && block < expert_blocks_ ? (work.expert * expert_blocks_ + block) * term_blocks_ : -1;
   }
 
@@ -295,7 +314,9 @@ struct ScaleCopierIf<false> {
 HOPPER_FN void LoadBoxes(const Arguments& arguments, const Work& work, int step, u32 stage, u32 barrier, int rank) {
   BarrierArriveExpect(barrier, kBoxBytes);
   const int term = step * kDepth;
-  if (!kCopyCols) {
+  if constexpr (kGateUp) {
+    LoadGateUp(arguments, work, stage + kColsOffset, term, barrier, rank);
+  } else if (!kCopyCols) {
     const int fast = kForward ? term : work.col;
     const int slow = kForward ? work.col : kDw ? work.first + term : term;
     LoadTile<ColTile, kClusterRows, !kDw>(stage + kColsOffset, arguments.col_map, fast, slow, work.expert, barrier,

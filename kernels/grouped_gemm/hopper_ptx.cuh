@@ -309,6 +309,9 @@ HOPPER_FN float RoundToElement(float value) {
 #endif
 }
 
+// SiLU(gate) * up, with SiLU(x) = x / (1 + e^-x).
+HOPPER_FN float SiluMultiply(float gate, float up) { return __fdividef(gate, 1.0f + __expf(-gate)) * up; }
+
 // How many lanes of the warp say yes.
 HOPPER_FN int CountLanes(bool yes) { return __popc(__ballot_sync(0xFFFFFFFF, yes)); }
 

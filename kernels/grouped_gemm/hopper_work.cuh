@@ -33,8 +33,8 @@ struct Arguments {
   int band;
   BlockScales scales;  // of operands in fp8
 
-  HOPPER_FN int OutCols() const { return kForward ? n : k; }
-  HOPPER_FN int TileCols() const { return CeilDiv(OutCols(), kCols); }
+  HOPPER_FN int OutCols() const { return kForward ? (kGateUp ? n / 2 : n) : k; }
+  HOPPER_FN int TileCols() const { return CeilDiv(OutCols(), kOutCols); }
   // Terms of each sum; with dW each expert has as many as rows.
   HOPPER_FN int Terms() const { return kForward ? k : n; }
   // Elements in a row of the operands, in global memory.
@@ -108,7 +108,7 @@ struct Work {
   int first;  // The expert's first row of tokens,
   int rows;   // and how many it has.
   int row;
-  int col;
+  int col;  // With gate and up as columns of the output, like the rest.
   int row_end;  // Where the tile's rows end, at most where the output does.
   int steps;
   bool shared;  // The blocks of the cluster share an operand.
@@ -140,7 +140,7 @@ class Walk {
     const int out_rows = kDw ? arguments_.n : work.rows;
     work.row = tile.row * height;
     work.row_end = work.row + height < out_rows ? work.row + height : out_rows;
-    work.col = tile.col * kCols;
+    work.col = tile.col * kOutCols;
     work.shared = tile.shared;
     work.steps = CeilDiv(kDw ? work.rows : arguments_.Terms(), kDepth);
     place_ += BlockCount() / kClusterSize;

@@ -161,6 +161,8 @@ inline u32 ScalePair(u32 pair, float factor) {
                   ElementToFloat(static_cast<unsigned short>(pair >> 16)) * factor);
 }
 
+inline float SiluMultiply(float gate, float up) { return gate / (1.0f + __builtin_expf(-gate)) * up; }
+
 inline int Shuffle(int value, int lane) { return static_cast<int>(machine::Exchange(static_cast<u32>(value), lane)); }
 inline float Shuffle(float value, int lane) {
   return BitsToFloat(static_cast<u32>(machine::Exchange(__builtin_bit_cast(u32, value), lane)));

@@ -44,7 +44,11 @@ const RegisterKernelCase registered({
       hopper::kForward ? Product::kForward
       : hopper::kDx    ? Product::kDx
                        : Product::kDw,
-      hopper::kElementBytes, permute_x, permute_y, fuse_mul_post, hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
+      hopper::kElementBytes, permute_x, permute_y, fuse_mul_post,
+      hopper::kGateUpBlocks ? 2
+      : hopper::kGateUp     ? 1
+                            : 0,
+      hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
       {hopper::RowTile::kChunk, hopper::kRowBoxSlow, hopper::RowTile::kSwizzleBytes},
       {hopper::ColTile::kChunk, hopper::kColBoxSlow, hopper::ColTile::kSwizzleBytes},
       {hopper::kStoreChunk, hopper::kOutBoxRows, hopper::kStoreSwizzleBytes},
@@ -53,6 +57,7 @@ const RegisterKernelCase registered({
       [](float value) { return static_cast<uint16_t>(hopper::OperandBits(value)); },
       [](uint16_t bits) { return hopper::ElementToFloat(bits); },
       [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
+      [](float gate, float up) { return hopper::SiluMultiply(gate, up); },
 });
 
 }  // namespace

@@ -46,6 +46,7 @@ struct KernelCase {
   bool gather_x;  // permute_x
   bool gather_y;  // permute_y
   bool multiply;
+  int gate_up;  // 0: no; else W has gate and up: 1 all of gate first, 2 in blocks of 128 by turns
   int tile_rows;
   int tile_cols;
   int threads;
@@ -59,6 +60,7 @@ struct KernelCase {
   uint16_t (*to_operand)(float);
   float (*to_float)(uint16_t);  // of the output
   uint16_t (*to_element)(float);
+  float (*silu_multiply)(float gate, float up);
 };
 
 // All that were linked in.

@@ -108,7 +108,8 @@ class Trial {
     Operand x = Values(x_rows * k), dy = Values(m * n), w = Values(e * n * k);
     AddInfinities(x, dy, w);
     DrawScales(x_rows);
-    Tensor out(forward ? m * n : dx ? m * k : e * n * k, kGuard, kPoison);
+    const uint64_t out_cols = !forward ? k : kernel_.gate_up != 0 ? n / 2 : n;
+    Tensor out(forward ? m * out_cols : dx ? m * k : e * n * k, kGuard, kPoison);
     const std::vector<uint16_t> pristine = out.memory;
 
     const uint64_t row_length = forward ? k : n;
@@ -122,7 +123,6 @@ class Trial {
                                : MakeBoxMap(w.data, {k, n, e}, {w.element_bytes * k, w.element_bytes * n * k},
                                             {kernel_.col_box.fast, kernel_.col_box.slow, 1},
                                             kernel_.col_box.swizzle_bytes, bytes));
-    const uint64_t out_cols = forward ? n : k;
     const MapWords out_map(
         kernel_.product == Product::kDw
             ? MakeBoxMap(out.data, {k, n, e}, {2 * k, 2 * n * k}, {kernel_.out_box.fast, kernel_.out_box.slow, 1},
@@ -255,14 +255,21 @@ class Trial {
         const auto dy_of = [&](size_t t) { return Value(dy[dy_row * n + t]); };
         const auto w_of = [&](size_t i, size_t t) { return Value(w[(e * n + i) * k + t]); };
         if (kernel_.product == Product::kForward) {
-          for (size_t j = 0; j < n; ++j) {
+          const auto product = [&](size_t j) {
             float sum = 0;
             for (size_t t = 0; t < k; ++t) sum += x_of(t) * w_of(j, t) * Scale(x_row, e, j, t);
-            uint16_t result = kernel_.to_element(sum);
+            return sum;
+          };
+          const size_t columns = kernel_.gate_up != 0 ? n / 2 : n;
+          for (size_t j = 0; j < columns; ++j) {
+            const size_t gate = kernel_.gate_up == 2 ? j / 128 * 256 + j % 128 : j;
+            const size_t up = gate + (kernel_.gate_up == 2 ? 128 : columns);
+            uint16_t result = kernel_.to_element(kernel_.gate_up != 0 ? kernel_.silu_multiply(product(gate), product(up))
+                                                                      : product(j));
             if (kernel_.multiply)
               result = kernel_.to_element(kernel_.to_float(result) *
                                           kernel_.to_float(kernel_.to_element(weights_[place])));
-            out[(kernel_.gather_y ? place : row) * n + j] = result;
+            out[(kernel_.gather_y ? place : row) * columns + j] = result;
           }
         } else if (kernel_.product == Product::kDx) {
           for (size_t j = 0; j < k; ++j) {
@@ -325,6 +332,11 @@ class HopperKernel : public testing::TestWithParam<size_t> {
       (kernel.product == Product::kForward ? sizes.n : sizes.k) = extent(kernel.tile_cols);
       (kernel.product == Product::kForward ? sizes.k : sizes.n) = extent(128);
       // Rows of operands in fp8 are multiples of 16 bytes, too, and several blocks of scales long.
+      // Gate and up have whole pieces of 16 bytes each, or whole blocks.
+      if (kernel.gate_up != 0) sizes.n *= 2;
+      if (kernel.gate_up == 2 || (kernel.gate_up == 1 && kernel.element_bytes == 1)) {
+        sizes.n = 256 * static_cast<int>(1 + numbers.Next(3));
+      }
       if (kernel.element_bytes == 1) sizes.k = 16 * static_cast<int>(1 + numbers.Next(35));
     }
     return sizes;
