@@ -104,6 +104,46 @@ extern "C" __global__ void __launch_bounds__(256)
         y[static_cast<long long>(output_row) * n + first_column + j] = ToElement(sum);
       });
 }
+#elif GROUPED_GEMM_OP == OP_FORWARD && (defined(gate_up_split) || defined(gate_up_blocks))
+// The rows of W with column `column` of gate and of up.
+#if defined(gate_up_blocks)
+__device__ __forceinline__ int GateRow(int column) { return column / 128 * 256 + column % 128; }
+__device__ __forceinline__ int UpRow(int column, int /*n*/) { return GateRow(column) + 128; }
+#else
+__device__ __forceinline__ int GateRow(int column) { return column; }
+__device__ __forceinline__ int UpRow(int column, int n) { return n / 2 + column; }
+#endif
+
+__device__ __forceinline__ float SiluMultiplyExactly(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
+
+// Launched with ceil(n / 2 / 64) blocks in x and one for each 64 rows of a group in y.
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_gemm_gate_up_reference(const Element* x, const Element* w, Element* y, const int* m_sizes,
+                                   const int* gather_indices, int experts, int n, int k, int topk, int group_ends) {
+  const ReferenceRows tile = FindReferenceRows({m_sizes, group_ends}, experts, static_cast<int>(blockIdx.y));
+  if (tile.rows == 0) return;
+  const int columns = n / 2;
+  const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
+  const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
+  const auto x_of = [&](int i, int term) {
+    const int row = tile.first_row + i;
+    return ToFloat(RowOf(x, kPermuteX ? gather_indices[row] / topk : row, k)[term]);
+  };
+  float gate[4][4] = {};  // of the results that this thread stores
+  ReferenceTile(
+      tile.rows, columns - first_column, k, x_of,
+      [&](int term, int j) { return ToFloat(RowOf(matrix, GateRow(first_column + j), k)[term]); },
+      [&](int i, int j, float sum) { gate[i / 16][j / 16] = sum; });
+  ReferenceTile(
+      tile.rows, columns - first_column, k, x_of,
+      [&](int term, int j) { return ToFloat(RowOf(matrix, UpRow(first_column + j, n), k)[term]); },
+      [&](int i, int j, float sum) {
+        const int row = tile.first_row + i;
+        const int output_row = kPermuteY ? gather_indices[row] : row;
+        y[static_cast<long long>(output_row) * columns + first_column + j] =
+            ToElement(SiluMultiplyExactly(gate[i / 16][j / 16], sum));
+      });
+}
 #elif GROUPED_GEMM_OP == OP_FORWARD
 // Launched with ceil(n / 64) blocks in x and one for each 64 rows of a group in y.
 extern "C" __global__ void __launch_bounds__(256)

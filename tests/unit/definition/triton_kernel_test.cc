@@ -53,7 +53,7 @@ std::shared_ptr<const KernelPlan> PlanOf(std::string_view text = kText) {
   return plan.ok() ? *plan : nullptr;
 }
 
-ResolvedProblem ProblemOf(const KernelPlan& plan, int64_t m) {
+ResolvedProblem TritonProblem(const KernelPlan& plan, int64_t m) {
   v1::Problem problem;
   (*problem.mutable_dims())["M"].set_int_value(m);
   return *plan.ResolveProblem(problem);
@@ -65,7 +65,7 @@ std::vector<std::string> SignaturesOf(int64_t m, std::string_view config, bool f
   const auto plan = PlanOf();
   const auto parsed = plan->ConfigFromText(config);
   EXPECT_TRUE(parsed.ok()) << Message(parsed.status());
-  const auto signatures = TritonSignatures(*plan, ProblemOf(*plan, m), *parsed, H100(), for_reference);
+  const auto signatures = TritonSignatures(*plan, TritonProblem(*plan, m), *parsed, H100(), for_reference);
   EXPECT_TRUE(signatures.ok()) << Message(signatures.status());
   return signatures.value_or(std::vector<std::string>());
 }
@@ -79,14 +79,14 @@ TEST(TritonKernelTest, RunsOnAGpu) {
   EXPECT_EQ(plan->device_kind(), DeviceKind::kCuda);
   EXPECT_TRUE(NeedsInterpreter(plan->language()));
   EXPECT_FALSE(HasMacros(plan->language()));
-  EXPECT_EQ(*plan->BuildSpace(ProblemOf(*plan, 64), H100())->CountValid(), 32U);
-  EXPECT_EQ(WhyEntriesDoNotFit(*plan, ProblemOf(*plan, 64), *plan->ConfigFromText(kOther), H100(), "{}", {}), "");
+  EXPECT_EQ(*plan->BuildSpace(TritonProblem(*plan, 64), H100())->CountValid(), 32U);
+  EXPECT_EQ(WhyEntriesDoNotFit(*plan, TritonProblem(*plan, 64), *plan->ConfigFromText(kOther), H100(), "{}", {}), "");
 }
 
 // Names of C++ are no trouble, texts need not be words, and types are kept apart.
 TEST(TritonKernelTest, ConstantsAreLiterals) {
   const auto plan = PlanOf();
-  const auto constants = plan->Constants(ProblemOf(*plan, 1), *plan->ConfigFromText(kOther), H100());
+  const auto constants = plan->Constants(TritonProblem(*plan, 1), *plan->ConfigFromText(kOther), H100());
   ASSERT_TRUE(constants.ok()) << Message(constants.status());
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   EXPECT_EQ(*constants, (Pairs{{"EVEN", "False"},
@@ -126,7 +126,7 @@ TEST(TritonKernelTest, WhatIsNotSpecialisedOnIsOneBinary) {
   const auto plan = PlanOf(TextWith("value: \"M\"", "value: \"M\" do_not_specialize: true"));
   const Config config = *plan->ConfigFromText(kOther);
   const Names any{"mm(*bf16,*fp32,i32,u64:16,fp32)", "split_it(u64:16)"};
-  for (const int64_t m : {1, 2, 16}) EXPECT_EQ(*TritonSignatures(*plan, ProblemOf(*plan, m), config, H100()), any);
+  for (const int64_t m : {1, 2, 16}) EXPECT_EQ(*TritonSignatures(*plan, TritonProblem(*plan, m), config, H100()), any);
   EXPECT_EQ(
       Message(CompileText(SampleWith("value: \"N\"", "value: \"N\" do_not_specialize: true")).status()),
       "arguments[4].scalar.do_not_specialize: only LANGUAGE_TRITON compiles for the values of scalars; leave it out");
@@ -148,7 +148,7 @@ TEST(TritonKernelTest, TensorDescriptorsAreCompiledForTheirBlocks) {
   const auto plan = PlanOf(DescriptorText());
   ASSERT_NE(plan, nullptr);
   const Config config = *plan->ConfigFromText(kOther);
-  const ResolvedProblem problem = ProblemOf(*plan, 17);
+  const ResolvedProblem problem = TritonProblem(*plan, 17);
   EXPECT_EQ(*TritonSignatures(*plan, problem, config, H100()),
             (Names{"mm(tensordesc<bf16[128,16]>,tensordesc<fp32[1,2,8]>,i32,u64:16,fp32)", "split_it(u64:16)"}));
   const auto steps = plan->Steps(Sequence::kLaunches, problem, config, H100());
@@ -224,7 +224,7 @@ TEST(TritonKernelTest, ExtentsStridesAndBlocksHaveLimits) {
         Case{"shape: \"8\" block_shape: \"1 << 21\"", "block_shape[0]: 2097152 is not between 1 and 1048576"}}) {
     const auto plan = PlanOf(DescriptorText(one.of_a));
     ASSERT_NE(plan, nullptr);
-    const auto steps = plan->Steps(Sequence::kLaunches, ProblemOf(*plan, 17), *plan->ConfigFromText(kOther), H100());
+    const auto steps = plan->Steps(Sequence::kLaunches, TritonProblem(*plan, 17), *plan->ConfigFromText(kOther), H100());
     EXPECT_EQ(Message(steps.status()), fmt::format("arguments[2].tensor_descriptor.{}", one.error));
   }
 }
@@ -238,14 +238,14 @@ TEST(TritonKernelTest, TheReferenceIsCompiledByItself) {
 TEST(TritonKernelTest, LaunchesThatAreSpecialisedOtherwiseAreOtherLaunches) {
   const auto plan = PlanOf();
   const Config config = *plan->ConfigFromText(kOther);
-  EXPECT_NE(*LaunchDigest(*plan, ProblemOf(*plan, 48), config, H100()),
-            *LaunchDigest(*plan, ProblemOf(*plan, 49), config, H100()));
+  EXPECT_NE(*LaunchDigest(*plan, TritonProblem(*plan, 48), config, H100()),
+            *LaunchDigest(*plan, TritonProblem(*plan, 49), config, H100()));
 }
 
 TEST(TritonKernelTest, AGridOfZeroLaunchesNothing) {
   const auto plan = PlanOf(TextWith("min: -1048576", "default_value { int_value: 0 } values { int_value: 0 }"));
   ASSERT_NE(plan, nullptr);
-  const ResolvedProblem problem = ProblemOf(*plan, 0);
+  const ResolvedProblem problem = TritonProblem(*plan, 0);
   const Config config = *plan->ConfigFromText(kOther);
   EXPECT_EQ(*plan->BuildSpace(problem, H100())->CountValid(), 32U);
   EXPECT_EQ(*plan->FirstBrokenDeviceLimit(problem, config, H100()), "");
@@ -253,7 +253,7 @@ TEST(TritonKernelTest, AGridOfZeroLaunchesNothing) {
   EXPECT_EQ(plan->Steps(Sequence::kLaunches, problem, config, H100())->size(), 1U);
   // Less than nothing is an error of the config.
   const auto negative = PlanOf();
-  EXPECT_FALSE(negative->FirstBrokenDeviceLimit(ProblemOf(*negative, -1), config, H100()).value_or("broken").empty());
+  EXPECT_FALSE(negative->FirstBrokenDeviceLimit(TritonProblem(*negative, -1), config, H100()).value_or("broken").empty());
 }
 
 TEST(TritonKernelTest, WhatTheCompiledKernelSaysIsRefused) {
@@ -337,7 +337,7 @@ TEST(TritonKernelTest, SourcesDoNotHideWhatTheyImport) {
 
 TEST(TritonKernelTest, ItsLaunchesAreNotWrittenDown) {
   const auto plan = PlanOf();
-  const auto made = MakeLaunchSequence(*plan, ProblemOf(*plan, 64), *plan->ConfigFromText(kOther), H100(), {});
+  const auto made = MakeLaunchSequence(*plan, TritonProblem(*plan, 64), *plan->ConfigFromText(kOther), H100(), {});
   EXPECT_NE(Message(made.status()).find("a kernel in Triton"), std::string::npos) << Message(made.status());
 }
 
