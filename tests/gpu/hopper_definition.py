@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(ROOT, "client", "python"))
 from tunefarm._assembled_text import AssembledText  # noqa: E402  (needs neither protobuf nor a build)
 
 FOLDER = os.path.join(ROOT, "kernels", "grouped_gemm")
-SOURCES = {"forward": "forward.cu", "dx": "dx.cu", "dw": "dw.cu"}
+SOURCES = {op: op + ".cu" for op in ("forward", "dx", "dw", "forward_fp8", "gate_up")}
 ONLY_PORTABLE = {"path": "hopper", "warps_m": 1, "min_blocks": 1}
 
 
@@ -49,7 +49,7 @@ class Definition:
         text = re.sub(r"^\s*#.*$", "", assembled.text, flags=re.M)
         self.op = op
         launches = re.findall(r"^launches \{.*?^\}", text, flags=re.M | re.S)
-        self.launch_text, = [launch for launch in launches if "when: \"path == 'hopper'\"" in launch]
+        self.launch_text, = [launch for launch in launches if "when: \"path == 'portable'\"" not in launch]
         self.parameters = {}
         for name, kind, values in re.findall(r'parameters \{\s*name: "(\w+)" values \{ (\w+): \[(.*?)\] \}', text):
             read = {"ints": int, "bools": lambda v: v == "true", "strings": lambda v: v.strip('"')}[kind]
@@ -88,7 +88,7 @@ class Definition:
 
     def macros(self, values, dtype):
         macros = {"dtype_" + dtype: 1}
-        for name in list(self.parameters) + ["permute_x", "permute_y", "fuse_mul_post"]:
+        for name in list(self.parameters) + ["permute_x", "permute_y", "fuse_mul_post", "gate_up"]:
             value = values.get(name)
             if value is None or name == "GROUP_SIZE_M":
                 continue

@@ -20,7 +20,7 @@ from hopper_definition import Definition  # noqa: E402
 PROBLEM = dict(tokens=4096, topk=8, E=128, N=1536, K=2048, permute_x=False, permute_y=False, fuse_mul_post=False)
 FLAGS = [{}, {"permute_x": True}, {"permute_y": True}, {"permute_y": True, "fuse_mul_post": True}]
 # In the macros that the tuner defines, but not of this path, or words of the C++ library.
-LEFT_OUT = ["path", "path_hopper", "warps_m", "min_blocks", "persistent", "epilogue", "schedule"]
+LEFT_OUT = ["path", "path_hopper", "warps_m", "min_blocks", "persistent", "epilogue", "schedule", "gate_up"]
 
 
 def compile_file(compiler, file, out, macros=()):
@@ -48,15 +48,17 @@ def main():
     parser.add_argument("--seed", type=int, default=20261121)
     arguments = parser.parse_args()
     numbers = random.Random(arguments.seed)
-    definitions = {op: Definition(op) for op in ("forward", "dx", "dw")}
+    definitions = {op: Definition(op) for op in ("forward", "dx", "dw", "forward_fp8", "gate_up")}
     configs = []
     for _ in range(arguments.count):
         op = numbers.choice(sorted(definitions))
-        problem = dict(PROBLEM, **numbers.choice(FLAGS if op == "forward" else FLAGS[:3]))
+        problem = dict(PROBLEM, **numbers.choice(FLAGS if op.startswith("forward") else FLAGS[:3]))
+        problem.update({"scale_layout": "row_major"} if op == "forward_fp8" else {})
+        problem.update({"gate_up": numbers.choice(["split", "blocks"])} if op == "gate_up" else {})
         values = definitions[op].environment(problem, definitions[op].draw(problem, numbers))
-        macros = definitions[op].macros(values, numbers.choice(["bf16", "f16"]))
+        macros = definitions[op].macros(values, "fp8" if op == "forward_fp8" else numbers.choice(["bf16", "f16"]))
         macros = {name: value for name, value in macros.items() if name not in LEFT_OUT}
-        configs.append(dict(macros, GROUPED_GEMM_OP="OP_" + op.upper()))
+        configs.append(dict(macros, GROUPED_GEMM_OP="OP_FORWARD" if op in ("forward_fp8", "gate_up") else "OP_" + op.upper()))
     failed = 0
     os.environ.pop("TUNEFARM_NIGHTLY", None)  # One round of sizes each: many configs say more than many sizes.
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

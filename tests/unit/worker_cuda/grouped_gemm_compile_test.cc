@@ -11,6 +11,7 @@
 
 #include <iostream>
 #include <unordered_set>
+#include <vector>
 
 #include "server/base/hash.h"
 #include "server/base/random.h"
@@ -69,8 +70,16 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     dims["dtype"].set_string_value(dtype);
     dims["permute_x"].set_bool_value(flags == 1);
     dims["permute_y"].set_bool_value(flags >= 2);
-    if (std::string(GetParam().op) == "forward") dims["fuse_mul_post"].set_bool_value(flags == 3);
+    if (HasWeights()) dims["fuse_mul_post"].set_bool_value(flags == 3);
     return PrepareKernel(definition_, GetParam().device, problem);
+  }
+
+  bool HasWeights() const { return std::string(GetParam().op).starts_with("forward"); }
+  uint64_t CountFlags() const { return HasWeights() ? 4 : 3; }
+  bool IsFp8() const { return std::string(GetParam().op) == "forward_fp8"; }
+  bool HasPortablePath() const { return !IsFp8() && std::string(GetParam().op) != "gate_up"; }
+  std::vector<const char*> DataTypes() const {
+    return IsFp8() ? std::vector<const char*>{"fp8"} : std::vector<const char*>{"bf16", "f16"};
   }
 
   void CompileAndCheck(const PreparedKernel& kernel, const Config& config) {
@@ -135,14 +144,15 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
 TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
   const uint64_t seed = SampleSeed();
   SCOPED_TRACE("TUNEFARM_SAMPLE_SEED=" + std::to_string(seed));
-  PhiloxStream random(seed, static_cast<uint64_t>(GetParam().op[1]) << 8 | static_cast<uint64_t>(*GetParam().device));
-  const uint64_t kinds = std::string(GetParam().op) == "forward" ? 4 : 3;
+  PhiloxStream random(seed, static_cast<uint64_t>(GetParam().op[1] + (IsFp8() ? 1 : 0)) << 8 | static_cast<uint64_t>(*GetParam().device));
+  const uint64_t kinds = CountFlags();
   const bool has_hopper = std::string(GetParam().device) == "H200";
   const int rounds = IsNightly() ? 20 : IsRotating() ? 6 : 2, configs_each = IsNightly() ? 10 : IsRotating() ? 2 : 1;
   for (int round = 0; round < rounds; ++round) {
     // In turn: the space of one path is many times that of the other.
-    const char* const path = has_hopper && round % 2 == 0 ? "hopper" : "portable";
-    const auto kernel = Prepare(random.UniformInt(kinds), random.UniformInt(2) == 0 ? "bf16" : "f16", path);
+    const char* const path = !HasPortablePath() || (has_hopper && round % 2 == 0) ? "hopper" : "portable";
+    const char* const dtype = DataTypes()[random.UniformInt(DataTypes().size())];
+    const auto kernel = Prepare(random.UniformInt(kinds), dtype, path);
     ASSERT_NE(kernel, nullptr);
     const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
     ASSERT_TRUE(space.ok()) << MessageOf(space.status());
@@ -162,10 +172,10 @@ TEST_P(GroupedGemmCompile, EveryBinaryIsWhatTheDefinitionExpects) {
   uint64_t part = 0, parts = 0;
   ASSERT_EQ(sscanf(part_text, "%" SCNu64 "/%" SCNu64, &part, &parts), 2) << part_text;
   ASSERT_LT(part, parts);
-  const uint64_t kinds = std::string(GetParam().op) == "forward" ? 4 : 3;
+  const uint64_t kinds = CountFlags();
   std::unordered_set<uint64_t> seen;
   for (uint64_t flags = 0; flags < kinds; ++flags) {
-    for (const char* const dtype : {"bf16", "f16"}) {
+    for (const char* const dtype : DataTypes()) {
       const auto kernel = Prepare(flags, dtype, nullptr);
       ASSERT_NE(kernel, nullptr);
       const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
@@ -192,9 +202,9 @@ TEST_P(GroupedGemmCompile, EveryBinaryIsWhatTheDefinitionExpects) {
 
 // The default config stands for the reference too: it must compile under every flag.
 TEST_P(GroupedGemmCompile, TheDefaultConfigCompiles) {
-  const uint64_t kinds = !IsNightly() ? 1 : std::string(GetParam().op) == "forward" ? 4 : 3;
+  const uint64_t kinds = IsNightly() ? CountFlags() : 1;
   for (uint64_t flags = 0; flags < kinds; ++flags) {
-    const auto kernel = Prepare(flags, "bf16", nullptr);
+    const auto kernel = Prepare(flags, DataTypes().front(), nullptr);
     ASSERT_NE(kernel, nullptr);
     const Config config = kernel->plan->DefaultConfig(kernel->problem);
     const absl::StatusOr<Space> space = kernel->plan->BuildSpace(kernel->problem, kernel->device_class);
@@ -207,7 +217,8 @@ TEST_P(GroupedGemmCompile, TheDefaultConfigCompiles) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, GroupedGemmCompile,
                          testing::Values(Target{"forward", "A100"}, Target{"forward", "H200"}, Target{"dx", "A100"},
-                                         Target{"dx", "H200"}, Target{"dw", "A100"}, Target{"dw", "H200"}),
+                                         Target{"dx", "H200"}, Target{"dw", "A100"}, Target{"dw", "H200"}, Target{"forward_fp8", "H200"},
+                                         Target{"gate_up", "H200"}),
                          [](const testing::TestParamInfo<Target>& target) {
                            return std::string(target.param.op) + "_" + target.param.device;
                          });
