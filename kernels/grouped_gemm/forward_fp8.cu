@@ -3,8 +3,6 @@
 #if !defined(dtype_fp8)
 #error "define dtype_fp8"
 #endif
-#include "roles.cuh"
-
 #include "hopper.cuh"
 #include "quantize.cuh"
 #include "reference.cuh"

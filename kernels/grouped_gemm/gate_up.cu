@@ -3,11 +3,8 @@
 #if !defined(gate_up_split) && !defined(gate_up_blocks)
 #error "define gate_up_split or gate_up_blocks"
 #endif
-#include "roles.cuh"
-
+#include "baseline.cuh"
 #include "hopper.cuh"
 #include "reference.cuh"
 #include "routing.cuh"
 #include "silu.cuh"
-
-#include "baseline.cuh"

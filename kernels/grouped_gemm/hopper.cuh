@@ -1,8 +1,10 @@
-// The entries of the sm_90a path. Included after roles.cuh, which has Element and TensorMap.
+// The entries of the sm_90a path. roles.cuh has Element and TensorMap, of which the other files know.
 //
 // hopper_kernel.cuh has the design; hopper_layout.cuh, _tiles.cuh and _config.cuh what can be said without instructions
 // of the GPU; hopper_ptx.cuh and _wgmma.cuh the instructions.
 #pragma once
+
+#include "roles.cuh"
 
 #include "hopper_kernel.cuh"
 

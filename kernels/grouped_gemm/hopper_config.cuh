@@ -81,7 +81,8 @@ static_assert(!kGateUp || (kForward && !fuse_mul_post), "gate and up are fused i
 
 // The row of W that gives column `column` of gate (half 0) or of up (half 1). `n` is the number of W's rows.
 constexpr int GateUpRow(int column, int half, int n) {
-  return kGateUpBlocks ? (column / kGateUpBlock * 2 + half) * kGateUpBlock + column % kGateUpBlock : half * (n / 2) + column;
+  return kGateUpBlocks ? (column / kGateUpBlock * 2 + half) * kGateUpBlock + column % kGateUpBlock
+                       : half * (n / 2) + column;
 }
 
 // --- Block scales ---
@@ -173,10 +174,11 @@ static_assert(!kScaled || (kGateUp ? kScaleBlock % kHalf == 0 : kCols % kScaleBl
               "what shares a scale lies in one block");
 
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
-// With scales the products of a step have accumulators of their own, in parts of at most so many rows or columns along Q.
+// With scales the products of a step have accumulators of their own, in parts of at most so many rows or columns along
+// Q.
 constexpr int kPartQ = !kSwap && kShareQ > 128 ? kShareQ / 2 : kShareQ;
 constexpr int kParts = kTilesP * (kShareQ / kPartQ);
-constexpr int kPartsAhead = kParts > 1 && kTilesP * kSums + kPartQ <= 160 ? 1 : 0;  // on their way beside the last one
+constexpr int kPartsAhead = kParts > 1 && kTilesP* kSums + kPartQ <= 160 ? 1 : 0;  // on their way beside the last one
 constexpr int kAccumulators = kTilesP * kSums + (kScaled ? (kPartsAhead + 1) * (kPartQ / 2) : 0);
 
 // Where rows of tokens are on the N side of wgmma, a group's tiles are equally high, as high as its rows ask for: two

@@ -183,14 +183,15 @@ HOPPER_FN void ReadScales(u32 scales, int group, int thread, StepScales& result)
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < StepScales::kCount; ++i) result.q[i] = LoadSharedFloat(cols + (share_q / kColsPerScale + i) * 4);
+    for (int i = 0; i < StepScales::kCount; ++i)
+      result.q[i] = LoadSharedFloat(cols + (share_q / kColsPerScale + i) * 4);
   }
 }
 
 // As MultiplyPlainTiles, for operands with block scales: a step's products have accumulators of their own, which are
 // multiplied by the scales and added to the sums in single precision ("promoted"). They are made in parts, of which
-// kPartsAhead + 1 are on their way. While one warpgroup promotes, the tensor cores work for the other ones, and for this
-// one's next part.
+// kPartsAhead + 1 are on their way. While one warpgroup promotes, the tensor cores work for the other ones, and for
+// this one's next part.
 template <int kTiles, int kN>
 HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
                                    int group, int thread, float (&sums)[kTilesP][kSums]) {
@@ -291,7 +292,8 @@ HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers
   }
 }
 
-// SiLU(gate) * up. In registers of their own: ptxas runs wgmmas one by one where anything else writes their accumulators.
+// SiLU(gate) * up. In registers of their own: ptxas runs wgmmas one by one where anything else writes their
+// accumulators.
 HOPPER_FN void FuseGateUp(const float (&sums)[kTilesP][kSums], float (&fused)[kOutTilesP][kOutSums]) {
 #pragma unroll
   for (int tile = 0; tile < kOutTilesP; ++tile) {

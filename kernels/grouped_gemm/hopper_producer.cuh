@@ -93,7 +93,7 @@ class TileRows {
 #pragma unroll
     for (int i = 0; i < Shares::kRowsPerThread; ++i) {
       const int row = first + row_ + i * Shares::kRowStep;
-      places_[i] = Divide<kGather && kDivide>(arguments, ReadPlace<kGather>(arguments, work, row));
+      places_[i] = Divide < kGather && kDivide > (arguments, ReadPlace<kGather>(arguments, work, row));
     }
   }
   HOPPER_FN void Step(const Arguments&, const Work&, int) {}
@@ -170,13 +170,11 @@ struct RowsOf {
   using Type = TileRows<Tile, kGather, kDivide>;
 };
 template <typename Tile, bool kDivide>
-  requires(Tile::kTransposed)
-struct RowsOf<Tile, true, kDivide> {
+requires(Tile::kTransposed) struct RowsOf<Tile, true, kDivide> {
   using Type = GatheredStepRows<Tile, kDivide>;
 };
 template <typename Tile, bool kDivide>
-  requires(Tile::kTransposed)
-struct RowsOf<Tile, false, kDivide> {
+requires(Tile::kTransposed) struct RowsOf<Tile, false, kDivide> {
   using Type = OrderedStepRows<Tile>;
 };
 

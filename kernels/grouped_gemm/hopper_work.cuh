@@ -108,7 +108,7 @@ struct Work {
   int first;  // The expert's first row of tokens,
   int rows;   // and how many it has.
   int row;
-  int col;  // With gate and up as columns of the output, like the rest.
+  int col;      // With gate and up as columns of the output, like the rest.
   int row_end;  // Where the tile's rows end, at most where the output does.
   int steps;
   bool shared;  // The blocks of the cluster share an operand.

@@ -62,8 +62,8 @@ __device__ __forceinline__ void MultiplyAdd(const unsigned (&a)[4], const unsign
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// An element as a float, and a float rounded to the nearest element, ties to even. Of operands in fp8 the elements of 16
-// bits are those of the output, in bfloat16.
+// An element as a float, and a float rounded to the nearest element, ties to even. Of operands in fp8 the elements of
+// 16 bits are those of the output, in bfloat16.
 __device__ __forceinline__ float ToFloat(unsigned short element) {
 #if !defined(dtype_f16)
   return __uint_as_float(static_cast<unsigned>(element) << 16);

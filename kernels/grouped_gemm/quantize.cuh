@@ -1,5 +1,5 @@
-// Prepare steps: operands in bfloat16 to e4m3 with block scales, as they are quantised for serving. A block's scale is its
-// largest magnitude divided by 448, the largest e4m3, so that nothing overflows.
+// Prepare steps: operands in bfloat16 to e4m3 with block scales, as they are quantised for serving. A block's scale is
+// its largest magnitude divided by 448, the largest e4m3, so that nothing overflows.
 #pragma once
 
 #include "roles.cuh"
@@ -35,8 +35,8 @@ extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
   if (threadIdx.x == 0) scales[row * row_stride + static_cast<long long>(block) * block_stride] = scale;
 }
 
-// Each expert's weights in blocks of 128 x 128; a thread for each term of a row. Launched with ceil(k / 128) blocks in x,
-// ceil(n / 128) in y and one for each expert in z.
+// Each expert's weights in blocks of 128 x 128; a thread for each term of a row. Launched with ceil(k / 128) blocks in
+// x, ceil(n / 128) in y and one for each expert in z.
 extern "C" __global__ void __launch_bounds__(kQuantizeThreads)
     grouped_gemm_quantize_weights(const OutElement* values, Element* quantized, float* scales, int n, int k) {
   const int term = static_cast<int>(blockIdx.x) * kScaleBlock + static_cast<int>(threadIdx.x);

@@ -89,8 +89,9 @@ extern "C" __global__ void __launch_bounds__(256)
       tile.rows, n - first_column, k,
       [&](int i, int term) {
         const int row = kPermuteX ? gather_indices[tile.first_row + i] / topk : tile.first_row + i;
-        return ToFloat(RowOf(x, row, k)[term]) * x_scales[static_cast<long long>(row) * scale_row_stride +
-                                                          static_cast<long long>(term / kScaleBlock) * scale_block_stride];
+        return ToFloat(RowOf(x, row, k)[term]) *
+               x_scales[static_cast<long long>(row) * scale_row_stride +
+                        static_cast<long long>(term / kScaleBlock) * scale_block_stride];
       },
       [&](int term, int j) {
         const int column = first_column + j;

@@ -3,8 +3,8 @@
 
 #include "reference.cuh"
 
-// Row r of `products` has gate and up, as many columns as W has rows; row r of `y` has half as many. Launched with a block
-// for each row.
+// Row r of `products` has gate and up, as many columns as W has rows; row r of `y` has half as many. Launched with a
+// block for each row.
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_silu_multiply(const Element* products, Element* y, int n) {
   const long long row = blockIdx.x;

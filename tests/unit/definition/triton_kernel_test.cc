@@ -224,7 +224,8 @@ TEST(TritonKernelTest, ExtentsStridesAndBlocksHaveLimits) {
         Case{"shape: \"8\" block_shape: \"1 << 21\"", "block_shape[0]: 2097152 is not between 1 and 1048576"}}) {
     const auto plan = PlanOf(DescriptorText(one.of_a));
     ASSERT_NE(plan, nullptr);
-    const auto steps = plan->Steps(Sequence::kLaunches, TritonProblem(*plan, 17), *plan->ConfigFromText(kOther), H100());
+    const auto steps =
+        plan->Steps(Sequence::kLaunches, TritonProblem(*plan, 17), *plan->ConfigFromText(kOther), H100());
     EXPECT_EQ(Message(steps.status()), fmt::format("arguments[2].tensor_descriptor.{}", one.error));
   }
 }
@@ -253,7 +254,8 @@ TEST(TritonKernelTest, AGridOfZeroLaunchesNothing) {
   EXPECT_EQ(plan->Steps(Sequence::kLaunches, problem, config, H100())->size(), 1U);
   // Less than nothing is an error of the config.
   const auto negative = PlanOf();
-  EXPECT_FALSE(negative->FirstBrokenDeviceLimit(TritonProblem(*negative, -1), config, H100()).value_or("broken").empty());
+  EXPECT_FALSE(
+      negative->FirstBrokenDeviceLimit(TritonProblem(*negative, -1), config, H100()).value_or("broken").empty());
 }
 
 TEST(TritonKernelTest, WhatTheCompiledKernelSaysIsRefused) {

@@ -135,7 +135,8 @@ inline float ElementToFloat(unsigned short bits) { return static_cast<float>(__b
 inline u32 RoundedBits(float value) { return __builtin_bit_cast(unsigned short, static_cast<_Float16>(value)); }
 #endif
 #if defined(dtype_fp8)
-// OCP 8-bit floating point, e4m3: 4 bits of exponent with bias 7, 3 of mantissa, no infinities, NaN where both are ones.
+// OCP 8-bit floating point, e4m3: 4 bits of exponent with bias 7, 3 of mantissa, no infinities, NaN where both are
+// ones.
 inline float OperandToFloat(unsigned short bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
   const float value = exponent == 15 && mantissa == 7 ? __builtin_nanf("")

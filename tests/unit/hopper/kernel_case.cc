@@ -29,10 +29,20 @@ namespace {
 
 void RunThread(const KernelProblem& problem) {
   const GroupSizes sizes = {problem.m_sizes, problem.group_ends};
-  hopper::Run({static_cast<const TensorMap*>(problem.row_map), static_cast<const TensorMap*>(problem.col_map),
-               static_cast<const TensorMap*>(problem.out_map), static_cast<const Element*>(problem.rows),
-               static_cast<const Element*>(problem.cols), problem.out, sizes, problem.gather_indices,
-               problem.topk_weights, problem.experts, problem.n, problem.k, problem.topk, problem.band,
+  hopper::Run({static_cast<const TensorMap*>(problem.row_map),
+               static_cast<const TensorMap*>(problem.col_map),
+               static_cast<const TensorMap*>(problem.out_map),
+               static_cast<const Element*>(problem.rows),
+               static_cast<const Element*>(problem.cols),
+               problem.out,
+               sizes,
+               problem.gather_indices,
+               problem.topk_weights,
+               problem.experts,
+               problem.n,
+               problem.k,
+               problem.topk,
+               problem.band,
                {problem.row_scales, problem.col_scales, problem.scale_row_stride, problem.scale_block_stride}});
 }
 
@@ -40,24 +50,31 @@ void RunThread(const KernelProblem& problem) {
 #define TUNEFARM_TEXT(x) TUNEFARM_TEXT_OF(x)
 
 const RegisterKernelCase registered({
-  TUNEFARM_TEXT(TUNEFARM_CASE),
-      hopper::kForward ? Product::kForward
-      : hopper::kDx    ? Product::kDx
-                       : Product::kDw,
-      hopper::kElementBytes, permute_x, permute_y, fuse_mul_post,
-      hopper::kGateUpBlocks ? 2
-      : hopper::kGateUp     ? 1
-                            : 0,
-      hopper::kRows, hopper::kCols, hopper::kThreads, hopper::kClusterSize,
-      {hopper::RowTile::kChunk, hopper::kRowBoxSlow, hopper::RowTile::kSwizzleBytes},
-      {hopper::ColTile::kChunk, hopper::kColBoxSlow, hopper::ColTile::kSwizzleBytes},
-      {hopper::kStoreChunk, hopper::kOutBoxRows, hopper::kStoreSwizzleBytes},
-      [](int experts) { return hopper::SharedBytes(experts); }, RunThread,
-      [](uint16_t bits) { return hopper::OperandToFloat(bits); },
-      [](float value) { return static_cast<uint16_t>(hopper::OperandBits(value)); },
-      [](uint16_t bits) { return hopper::ElementToFloat(bits); },
-      [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
-      [](float gate, float up) { return hopper::SiluMultiply(gate, up); },
+    TUNEFARM_TEXT(TUNEFARM_CASE),
+    hopper::kForward ? Product::kForward
+    : hopper::kDx    ? Product::kDx
+                     : Product::kDw,
+    hopper::kElementBytes,
+    permute_x,
+    permute_y,
+    fuse_mul_post,
+    hopper::kGateUpBlocks ? 2
+    : hopper::kGateUp     ? 1
+                          : 0,
+    hopper::kRows,
+    hopper::kCols,
+    hopper::kThreads,
+    hopper::kClusterSize,
+    {hopper::RowTile::kChunk, hopper::kRowBoxSlow, hopper::RowTile::kSwizzleBytes},
+    {hopper::ColTile::kChunk, hopper::kColBoxSlow, hopper::ColTile::kSwizzleBytes},
+    {hopper::kStoreChunk, hopper::kOutBoxRows, hopper::kStoreSwizzleBytes},
+    [](int experts) { return hopper::SharedBytes(experts); },
+    RunThread,
+    [](uint16_t bits) { return hopper::OperandToFloat(bits); },
+    [](float value) { return static_cast<uint16_t>(hopper::OperandBits(value)); },
+    [](uint16_t bits) { return hopper::ElementToFloat(bits); },
+    [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
+    [](float gate, float up) { return hopper::SiluMultiply(gate, up); },
 });
 
 }  // namespace

@@ -43,8 +43,8 @@ struct KernelCase {
   std::string name;
   Product product;
   int element_bytes;  // of the operands: 2, or 1 in fp8, which have block scales
-  bool gather_x;  // permute_x
-  bool gather_y;  // permute_y
+  bool gather_x;      // permute_x
+  bool gather_y;      // permute_y
   bool multiply;
   int gate_up;  // 0: no; else W has gate and up: 1 all of gate first, 2 in blocks of 128 by turns
   int tile_rows;

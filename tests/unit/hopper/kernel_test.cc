@@ -264,11 +264,11 @@ class Trial {
           for (size_t j = 0; j < columns; ++j) {
             const size_t gate = kernel_.gate_up == 2 ? j / 128 * 256 + j % 128 : j;
             const size_t up = gate + (kernel_.gate_up == 2 ? 128 : columns);
-            uint16_t result = kernel_.to_element(kernel_.gate_up != 0 ? kernel_.silu_multiply(product(gate), product(up))
-                                                                      : product(j));
+            uint16_t result = kernel_.to_element(
+                kernel_.gate_up != 0 ? kernel_.silu_multiply(product(gate), product(up)) : product(j));
             if (kernel_.multiply)
-              result = kernel_.to_element(kernel_.to_float(result) *
-                                          kernel_.to_float(kernel_.to_element(weights_[place])));
+              result =
+                  kernel_.to_element(kernel_.to_float(result) * kernel_.to_float(kernel_.to_element(weights_[place])));
             out[(kernel_.gather_y ? place : row) * columns + j] = result;
           }
         } else if (kernel_.product == Product::kDx) {

@@ -99,7 +99,7 @@ struct MatrixProduct {
   uint64_t a;
   uint64_t b;
   bool accumulate;
-  int element_bytes;             // 1 or 2; of each row 32 bytes are multiplied
+  int element_bytes;            // 1 or 2; of each row 32 bytes are multiplied
   float (*to_float)(uint16_t);  // of an operand's bits
 };
 // The accumulators of this thread; all lanes of the warp take part.

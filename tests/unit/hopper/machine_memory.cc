@@ -58,7 +58,8 @@ uint32_t ElementAddress(uint64_t descriptor, bool transposed, int element_bytes,
   if (swizzle == 0 || (descriptor >> 46 & 0xFFFF & ~0xC000u) != 0) Fail("a descriptor that the machine does not know");
   uint32_t address;
   if (!transposed) {
-    address = start + static_cast<uint32_t>(row / 8) * stride + static_cast<uint32_t>(row % 8 * swizzle + term * element_bytes);
+    address = start + static_cast<uint32_t>(row / 8) * stride +
+              static_cast<uint32_t>(row % 8 * swizzle + term * element_bytes);
   } else {
     if (element_bytes != 2) Fail("an MN-major operand of 8 bits");
     const int chunk = swizzle / 2;
@@ -105,7 +106,8 @@ void RunProduct(Block& block, int warp, const MatrixProduct& product, float* con
 BoxMap MakeBoxMap(void* base, std::vector<uint64_t> dims, std::vector<uint64_t> strides, std::vector<uint32_t> box,
                   int swizzle_bytes, int element_bytes) {
   const auto bytes = static_cast<uint32_t>(element_bytes);
-  BoxMap map{static_cast<uint8_t*>(base), static_cast<int>(dims.size()), swizzle_bytes, {1, 1, 1}, {1, 1, 1}, {0, 0}, bytes};
+  BoxMap map{
+      static_cast<uint8_t*>(base), static_cast<int>(dims.size()), swizzle_bytes, {1, 1, 1}, {1, 1, 1}, {0, 0}, bytes};
   if (dims.size() < 2 || dims.size() > 3 || strides.size() + 1 != dims.size() || box.size() != dims.size()) {
     throw MachineError("a map of another rank");
   }

@@ -144,7 +144,8 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
 TEST_P(GroupedGemmCompile, ASampleOfTheSpaceIsWhatTheDefinitionExpects) {
   const uint64_t seed = SampleSeed();
   SCOPED_TRACE("TUNEFARM_SAMPLE_SEED=" + std::to_string(seed));
-  PhiloxStream random(seed, static_cast<uint64_t>(GetParam().op[1] + (IsFp8() ? 1 : 0)) << 8 | static_cast<uint64_t>(*GetParam().device));
+  PhiloxStream random(seed, static_cast<uint64_t>(GetParam().op[1] + (IsFp8() ? 1 : 0)) << 8 |
+                                static_cast<uint64_t>(*GetParam().device));
   const uint64_t kinds = CountFlags();
   const bool has_hopper = std::string(GetParam().device) == "H200";
   const int rounds = IsNightly() ? 20 : IsRotating() ? 6 : 2, configs_each = IsNightly() ? 10 : IsRotating() ? 2 : 1;
@@ -217,8 +218,8 @@ TEST_P(GroupedGemmCompile, TheDefaultConfigCompiles) {
 
 INSTANTIATE_TEST_SUITE_P(Targets, GroupedGemmCompile,
                          testing::Values(Target{"forward", "A100"}, Target{"forward", "H200"}, Target{"dx", "A100"},
-                                         Target{"dx", "H200"}, Target{"dw", "A100"}, Target{"dw", "H200"}, Target{"forward_fp8", "H200"},
-                                         Target{"gate_up", "H200"}),
+                                         Target{"dx", "H200"}, Target{"dw", "A100"}, Target{"dw", "H200"},
+                                         Target{"forward_fp8", "H200"}, Target{"gate_up", "H200"}),
                          [](const testing::TestParamInfo<Target>& target) {
                            return std::string(target.param.op) + "_" + target.param.device;
                          });
