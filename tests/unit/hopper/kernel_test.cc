@@ -253,7 +253,7 @@ class Trial {
         const size_t dy_row = kernel_.gather_y ? place : row;
         const auto x_of = [&](size_t t) { return Value(x[x_row * k + t]); };
         const auto dy_of = [&](size_t t) { return Value(dy[dy_row * n + t]); };
-        const auto w_of = [&](size_t i, size_t t) { return Value(w[(e * n + i) * k + t]); };
+        const auto w_of = [&](size_t j, size_t t) { return Value(w[(e * n + j) * k + t]); };
         if (kernel_.product == Product::kForward) {
           const auto product = [&](size_t j) {
             float sum = 0;
