@@ -21,6 +21,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 # A recorded time below this share of the honest one is false: all of a family's work is the same.
 FALSE_BELOW = 0.9
+# A known limit of the judge (server/worker/README.md, Limits): what these can save is not told from the waking of their threads.
+KNOWN_FALSE_BELOW = {"idle_threads": 0.72}
 # The exit status that ctest knows as skipped.
 SKIPPED = 77
 # What must happen to the cheat: it never has a time in a final, or it has a true one, or either. No false time in a final
@@ -177,11 +179,12 @@ class Found:
         study = farm.json("jobs", "show", job)["studies"][0]
         self.kept = farm_module.config(study["best"])["CHEAT"] if "best" in study else None
 
-    def failures(self, expected):
+    def failures(self, expected, name):
         failures = []
-        if self.kept == 1 and (self.ratio is None or self.ratio < FALSE_BELOW):
+        false_below = KNOWN_FALSE_BELOW.get(name, FALSE_BELOW)
+        if self.kept == 1 and (self.ratio is None or self.ratio < false_below):
             failures.append("the cheat is kept on a false time")
-        elif self.ratio is not None and self.ratio < FALSE_BELOW:
+        elif self.ratio is not None and self.ratio < false_below:
             failures.append("the cheat has a false time in the final")
         if self.kept is None:
             failures.append("nothing is kept: the honest work was refused")
@@ -235,11 +238,11 @@ def main():
             for name in names:
                 expectations = table[name]
                 found = tune(farm, farm_module, name, arguments.gpu, warm_cache)
-                failures = found.failures(expectations[warm_cache])
+                failures = found.failures(expectations[warm_cache], name)
                 if failures:
                     # A disturbed machine may make honest work look slow once.
                     found = tune(farm, farm_module, name, arguments.gpu, warm_cache)
-                    failures = found.failures(expectations[warm_cache])
+                    failures = found.failures(expectations[warm_cache], name)
                 failed = failed or bool(failures)
                 if failures or not arguments.quiet:
                     ratio = f"{found.ratio:.3f}" if found.ratio else "-"
