@@ -6,7 +6,7 @@
 namespace tunefarm {
 
 // Rounds of a final. With n of them the interval of a ratio is about sqrt(n) times narrower than one round's spread;
-// launches of a few microseconds differ by 2 % from round to round, since each round loads the code anew.
+// launches of a few microseconds vary by 2 % between rounds, because each round loads the module at another address.
 inline constexpr int kFinalRoundsMax = 256;
 // What MeasurementPolicy.locked_clock_mhz may be besides 0.
 inline constexpr int kLockedClockMhzMin = 100;

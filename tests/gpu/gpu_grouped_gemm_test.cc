@@ -71,7 +71,9 @@ v1::Problem ProblemOf(const Case& test, const Shape& shape) {
   dims["E"].set_int_value(shape.experts);
   // Rows of fp8 are whole pieces of 16 bytes, and so are those of gate and of up.
   const auto rounded_up = [](int extent, bool is_rounded) { return is_rounded ? (extent + 15) / 16 * 16 : extent; };
-  dims["N"].set_int_value(rounded_up(shape.n, test.op == "gate_up"));
+  const bool has_blocks = test.op == "gate_up" && (&shape - Shapes().data()) % 3 == 0;
+  dims["N"].set_int_value(has_blocks ? (shape.n + 255) / 256 * 256 : rounded_up(shape.n, test.op == "gate_up"));
+  if (test.op == "gate_up") dims["gate_up"].set_string_value(has_blocks ? "blocks" : "split");
   dims["K"].set_int_value(rounded_up(shape.k, test.op == "forward_fp8"));
   dims["dtype"].set_string_value(test.dtype);
   dims["routing"].set_string_value(shape.routing);

@@ -58,6 +58,7 @@ def main():
         values = definitions[op].environment(problem, definitions[op].draw(problem, numbers))
         macros = definitions[op].macros(values, "fp8" if op == "forward_fp8" else numbers.choice(["bf16", "f16"]))
         macros = {name: value for name, value in macros.items() if name not in LEFT_OUT}
+        macros.update(TUNEFARM_EXPERTS=problem["E"], TUNEFARM_SHARED_BYTES=definitions[op].launch(values)["shared"])
         configs.append(dict(macros, GROUPED_GEMM_OP="OP_FORWARD" if op in ("forward_fp8", "gate_up") else "OP_" + op.upper()))
     failed = 0
     os.environ.pop("TUNEFARM_NIGHTLY", None)  # One round of sizes each: many configs say more than many sizes.

@@ -27,6 +27,12 @@ struct alignas(64) TensorMap {
 
 namespace {
 
+// What the definition reserves for as many experts as a drawn config's problem has.
+#if defined(TUNEFARM_SHARED_BYTES)
+static_assert(hopper::SharedBytes(TUNEFARM_EXPERTS) == TUNEFARM_SHARED_BYTES,
+              "the definition counts other shared memory");
+#endif
+
 void RunThread(const KernelProblem& problem) {
   const GroupSizes sizes = {problem.m_sizes, problem.group_ends};
   hopper::Run({static_cast<const TensorMap*>(problem.row_map),

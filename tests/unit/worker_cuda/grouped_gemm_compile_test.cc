@@ -71,6 +71,7 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     dims["permute_x"].set_bool_value(flags == 1);
     dims["permute_y"].set_bool_value(flags >= 2);
     if (HasWeights()) dims["fuse_mul_post"].set_bool_value(flags == 3);
+    if (std::string(GetParam().op) == "gate_up") dims["gate_up"].set_string_value(flags % 2 == 0 ? "split" : "blocks");
     return PrepareKernel(definition_, GetParam().device, problem);
   }
 
