@@ -78,7 +78,7 @@ class Hearing {
 
   Failure LaunchInDoubt() {
     witnessed_.clear();
-    least_nothing_ns_ = std::numeric_limits<double>::infinity();
+    least_nothing_ns_ = least_first_busy_ns_ = std::numeric_limits<double>::infinity();
     const MonotonicTime start = clock_.Now();
     for (int i = 0; i < kLaunchesMax; ++i) {
       const Duration elapsed = clock_.Now() - start;
@@ -89,6 +89,7 @@ class Hearing {
       if (calls_.launch_nothing) {
         TUNEFARM_RETURN_IF_FAILED(calls_.launch_nothing(verdict_.claimed_ns, &nothing));
         least_nothing_ns_ = std::min(least_nothing_ns_, NothingNs(nothing));
+        least_first_busy_ns_ = std::min(least_first_busy_ns_, FirstBusyNs(nothing) * calls_.commands_per_launch);
       }
       TUNEFARM_RETURN_IF_FAILED(Launch(nothing));
       if (!Judge()) break;
@@ -108,13 +109,40 @@ class Hearing {
   }
 
   // Of as many commands as a launch has.
-  double NothingNs(const WitnessedTime& nothing) const { return NeededNs(nothing, 0) * calls_.commands_per_launch; }
+  double NothingNs(const WitnessedTime& nothing) const { return tunefarm::NeededNs(nothing, 0) * calls_.commands_per_launch; }
 
-  // Beside launches of nothing the shortest of those, once there are enough of them.
-  double OverheadNs(int helpers) const {
+  // Beside launches of nothing `least_ns`, the shortest of those, once there are enough of them.
+  double OverheadNs(double least_ns, int helpers) const {
     if (!calls_.launch_nothing || witnessed_.size() < kNothingsMin) return calm_overhead_ns_;
     const double most_ns = (kOverheadMaxNs + kOverheadPerHelperMaxNs * helpers) * calls_.commands_per_launch;
-    return std::clamp(least_nothing_ns_, calm_overhead_ns_, most_ns);
+    return std::clamp(least_ns, calm_overhead_ns_, most_ns);
+  }
+
+  // The launch, with the processor time of its helpers less what threads that sleep need to be continued and stopped.
+  static WitnessedTime Work(const Witnessed& witnessed) {
+    WitnessedTime work = witnessed.launch;
+    work.others_busy_ns = std::max(work.others_busy_ns - witnessed.nothing.others_busy_ns, 0.0);
+    return work;
+  }
+
+  static double FirstBusyNs(const WitnessedTime& time) {
+    return std::min(time.busy_ns - time.others_busy_ns, time.wall_ns);
+  }
+
+  // Without overhead. Threads that the launch does not have are no overhead of it, and of the processor time of its first
+  // thread only threads that work: it may spin until they are awake, but threads that sleep are continued and stopped on
+  // other processors, or while it waits.
+  double NeededNs(const Witnessed& witnessed) const {
+    const auto& [launch, nothing] = witnessed;
+    const double overhead_ns = OverheadNs(least_nothing_ns_, nothing.helpers);
+    const auto share_of = [&](int helpers) {
+      return nothing.helpers > 0 ? std::min(1.0, static_cast<double>(helpers) / nothing.helpers) : 1;
+    };
+    const double all_ns = std::lerp(calm_overhead_ns_, overhead_ns, share_of(launch.helpers));
+    const double needed_ns = std::max(tunefarm::NeededNs(launch, all_ns), 0.0);
+    const double first_ns = std::lerp(OverheadNs(least_first_busy_ns_, nothing.helpers), overhead_ns,
+                                      share_of(WorkingHelpers(Work(witnessed), needed_ns)));
+    return std::max(needed_ns, FirstBusyNs(launch) - first_ns);
   }
 
   bool Judge() {
@@ -122,19 +150,17 @@ class Hearing {
     verdict_.contradicted = true;
     std::vector<double> busy_ns;  // of launches that ran through
     int allowing = 0;             // of those, the ones that contradict nothing
-    for (const auto& [launch, nothing] : witnessed_) {
-      // Threads that the launch does not have are no overhead of it.
-      const double share =
-          nothing.helpers > 0 ? std::min(1.0, static_cast<double>(launch.helpers) / nothing.helpers) : 1;
-      const double overhead_ns = std::lerp(calm_overhead_ns_, OverheadNs(nothing.helpers), share);
-      const double needed_ns = std::max(NeededNs(launch, overhead_ns), 0.0);
+    for (const Witnessed& witnessed : witnessed_) {
+      const WitnessedTime& launch = witnessed.launch;
+      const double needed_ns = NeededNs(witnessed);
       verdict_.witnessed_ns = std::min(verdict_.witnessed_ns, needed_ns);
-      if (!IsContradicted(verdict_.claimed_ns, needed_ns, SlackOf(slack_, launch, needed_ns))) {
+      if (!IsContradicted(verdict_.claimed_ns, needed_ns, SlackOf(slack_, Work(witnessed), needed_ns))) {
         verdict_.contradicted = false;
       }
       if (!launch.ran_through) continue;
       busy_ns.push_back(std::min(launch.busy_ns, needed_ns));
-      if (!IsContradicted(verdict_.claimed_ns, busy_ns.back(), SlackOf(slack_, launch, busy_ns.back()))) ++allowing;
+      const double slack_ns = SlackOf(slack_, Work(witnessed), busy_ns.back());
+      if (!IsContradicted(verdict_.claimed_ns, busy_ns.back(), slack_ns)) ++allowing;
     }
     if (busy_ns.size() >= kRanThroughMin) {
       const auto counts = busy_ns.begin() + kRanThroughMin - 1;
@@ -151,8 +177,8 @@ class Hearing {
       const auto& [launch, nothing] = witnessed;
       if (calls_.launch_nothing && nothing.helpers < launch.helpers) return false;
       const double disturbances_ns =
-          launch.on_device ? launch.waited_ns : NothingNs(nothing) - OverheadNs(nothing.helpers);
-      return !IsDisturbed(disturbances_ns, NeededNs(launch, 0), slack_.ns);
+          launch.on_device ? launch.waited_ns : NothingNs(nothing) - OverheadNs(least_nothing_ns_, nothing.helpers);
+      return !IsDisturbed(disturbances_ns, tunefarm::NeededNs(launch, 0), slack_.ns);
     }));
   }
 
@@ -170,6 +196,7 @@ class Hearing {
   const WitnessCalls& calls_;
   double calm_overhead_ns_ = 0;
   double least_nothing_ns_ = std::numeric_limits<double>::infinity();
+  double least_first_busy_ns_ = std::numeric_limits<double>::infinity();  // of launches of nothing
   std::vector<Witnessed> witnessed_;  // since the samples that count
   WitnessVerdict verdict_;
 };
@@ -195,11 +222,14 @@ bool IsDisturbed(double disturbances_ns, double needed_ns, double slack_ns) {
   return disturbances_ns > std::max(kShare * needed_ns, slack_ns) / 2;
 }
 
-double SlackOf(const WitnessSlack& slack, const WitnessedTime& time, double needed_ns) {
+int WorkingHelpers(const WitnessedTime& time, double needed_ns) {
   const double working = std::floor(time.others_busy_ns / (kHelperShare * std::max(needed_ns, 1.0)));
+  return static_cast<int>(std::min(working, static_cast<double>(std::min(time.helpers, kHelpersMax))));
+}
+
+double SlackOf(const WitnessSlack& slack, const WitnessedTime& time, double needed_ns) {
   const bool shares = time.helpers > 0 && time.others_busy_ns >= kMuchShare * needed_ns;
-  return slack.ns + slack.per_helper_ns * std::min(working, static_cast<double>(std::min(time.helpers, kHelpersMax))) +
-         (shares ? slack.shared_ns : 0);
+  return slack.ns + slack.per_helper_ns * WorkingHelpers(time, needed_ns) + (shares ? slack.shared_ns : 0);
 }
 
 WitnessVerdict HearWitnesses(double claimed_ns, const WitnessSlack& slack, const Clock& clock,

@@ -57,9 +57,12 @@ struct WitnessSlack {
   double shared_ns = 0;      // once, where helpers do much of the work: they read what another core has written
 };
 
-// What of the slack a launch is allowed that takes `needed_ns` (NeededNs). Helpers that sleep count for nothing, and
-// those beyond kHelpersMax too.
+// Helpers that work in a launch that takes `needed_ns` (NeededNs): those that sleep count for nothing, and those beyond
+// kHelpersMax too.
 inline constexpr int kHelpersMax = 63;
+int WorkingHelpers(const WitnessedTime& time, double needed_ns);
+
+// What of the slack a launch is allowed that takes `needed_ns`.
 double SlackOf(const WitnessSlack& slack, const WitnessedTime& time, double needed_ns);
 
 // The nanoseconds that the launch takes apart from waits for a processor and from `overhead_ns`. The processor time of

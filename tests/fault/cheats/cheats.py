@@ -21,8 +21,6 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 # A recorded time below this share of the honest one is false: all of a family's work is the same.
 FALSE_BELOW = 0.9
-# A known limit of the judge (server/worker/README.md, Limits): what these can save is not told from the waking of their threads.
-KNOWN_FALSE_BELOW = {"idle_threads": 0.72}
 # The exit status that ctest knows as skipped.
 SKIPPED = 77
 # What must happen to the cheat: it never has a time in a final, or it has a true one, or either. No false time in a final
@@ -49,7 +47,7 @@ HOST = {
     "first_inputs": (REFUSED, REFUSED),
     "first_result": (REFUSED, REFUSED),
     "forks": (REFUSED, REFUSED),
-    "idle_threads": (EITHER, EITHER),  # it saves a quarter at most: where samples are slow, its time is true
+    "idle_threads": (EITHER, EITHER),  # where samples are slow, its time is true
     "joined_later": (REFUSED, EITHER),  # each launch waits for the one before: its time is true, its result may be late
     "jumps_out": (REFUSED, REFUSED),
     "leader_ends": (REFUSED, REFUSED),
@@ -179,12 +177,11 @@ class Found:
         study = farm.json("jobs", "show", job)["studies"][0]
         self.kept = farm_module.config(study["best"])["CHEAT"] if "best" in study else None
 
-    def failures(self, expected, name):
+    def failures(self, expected):
         failures = []
-        false_below = KNOWN_FALSE_BELOW.get(name, FALSE_BELOW)
-        if self.kept == 1 and (self.ratio is None or self.ratio < false_below):
+        if self.kept == 1 and (self.ratio is None or self.ratio < FALSE_BELOW):
             failures.append("the cheat is kept on a false time")
-        elif self.ratio is not None and self.ratio < false_below:
+        elif self.ratio is not None and self.ratio < FALSE_BELOW:
             failures.append("the cheat has a false time in the final")
         if self.kept is None:
             failures.append("nothing is kept: the honest work was refused")
@@ -238,11 +235,11 @@ def main():
             for name in names:
                 expectations = table[name]
                 found = tune(farm, farm_module, name, arguments.gpu, warm_cache)
-                failures = found.failures(expectations[warm_cache], name)
+                failures = found.failures(expectations[warm_cache])
                 if failures:
                     # A disturbed machine may make honest work look slow once.
                     found = tune(farm, farm_module, name, arguments.gpu, warm_cache)
-                    failures = found.failures(expectations[warm_cache], name)
+                    failures = found.failures(expectations[warm_cache])
                 failed = failed or bool(failures)
                 if failures or not arguments.quiet:
                     ratio = f"{found.ratio:.3f}" if found.ratio else "-"

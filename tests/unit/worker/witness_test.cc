@@ -220,10 +220,45 @@ TEST(WitnessTest, ThreadsEarnOverheadOnlyInLaunchesThatHaveThem) {
     };
     calls.launch = [&, launch = calls.launch](WitnessedTime* time) {
       Failure failure = launch(time);
+      time->busy_ns = 1e3;
       time->helpers = keeps_threads ? 100 : 0;
       return failure;
     };
     EXPECT_EQ(HearWitnesses(1e3, {.ns = kSlackNs}, machine.clock, calls).contradicted, !keeps_threads);
+  }
+}
+
+TEST(WitnessTest, ThreadsThatSleepHideNoWork) {
+  // To continue and to stop 60 threads takes 300 µs, of which half passes beside a launch of 1 ms, and 0.5 ms of processor
+  // time.
+  constexpr WitnessSlack kSlack = {.ns = kSlackNs, .per_helper_ns = 3e3, .shared_ns = 150e3};
+  for (const double claimed_ns : {0.8e6, 0.95e6}) {
+    for (const bool they_work : {false, true}) {
+      Machine machine;
+      machine.true_ns = 1e6;
+      machine.again_ns = claimed_ns;
+      WitnessCalls calls = machine.Calls();
+      calls.launch = [they_work, launch = calls.launch](WitnessedTime* time) {
+        Failure failure = launch(time);
+        const double threads_ns = 60 * (they_work ? 1e6 : 8e3);
+        *time = {.wall_ns = time->wall_ns + 150e3,
+                 .busy_ns = time->busy_ns + threads_ns,
+                 .others_busy_ns = threads_ns,
+                 .helpers = 60};
+        return failure;
+      };
+      calls.launch_nothing = [](double, WitnessedTime* time) -> Failure {
+        *time = {.wall_ns = kOverheadNs + 300e3, .busy_ns = 490e3, .others_busy_ns = 480e3, .helpers = 60};
+        return {};
+      };
+      const WitnessVerdict verdict = HearWitnesses(claimed_ns, kSlack, machine.clock, calls);
+      EXPECT_FALSE(verdict.unsettled);
+      // The first thread may have waited for threads that work and were continued late.
+      EXPECT_EQ(verdict.contradicted, claimed_ns < 0.9e6 && !they_work) << claimed_ns << " " << they_work;
+      if (!they_work) {
+        EXPECT_NEAR(verdict.witnessed_ns, 1e6, 0.03e6);
+      }
+    }
   }
 }
 
