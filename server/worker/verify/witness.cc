@@ -109,7 +109,9 @@ class Hearing {
   }
 
   // Of as many commands as a launch has.
-  double NothingNs(const WitnessedTime& nothing) const { return tunefarm::NeededNs(nothing, 0) * calls_.commands_per_launch; }
+  double NothingNs(const WitnessedTime& nothing) const {
+    return tunefarm::NeededNs(nothing, 0) * calls_.commands_per_launch;
+  }
 
   // Beside launches of nothing `least_ns`, the shortest of those, once there are enough of them.
   double OverheadNs(double least_ns, int helpers) const {
@@ -129,9 +131,9 @@ class Hearing {
     return std::min(time.busy_ns - time.others_busy_ns, time.wall_ns);
   }
 
-  // Without overhead. Threads that the launch does not have are no overhead of it, and of the processor time of its first
-  // thread only threads that work: it may spin until they are awake, but threads that sleep are continued and stopped on
-  // other processors, or while it waits.
+  // Without overhead. Threads that the launch does not have are no overhead of it, and of the processor time of its
+  // first thread only threads that work: it may spin until they are awake, but threads that sleep are continued and
+  // stopped on other processors, or while it waits.
   double NeededNs(const Witnessed& witnessed) const {
     const auto& [launch, nothing] = witnessed;
     const double overhead_ns = OverheadNs(least_nothing_ns_, nothing.helpers);
@@ -197,7 +199,7 @@ class Hearing {
   double calm_overhead_ns_ = 0;
   double least_nothing_ns_ = std::numeric_limits<double>::infinity();
   double least_first_busy_ns_ = std::numeric_limits<double>::infinity();  // of launches of nothing
-  std::vector<Witnessed> witnessed_;  // since the samples that count
+  std::vector<Witnessed> witnessed_;                                      // since the samples that count
   WitnessVerdict verdict_;
 };
 

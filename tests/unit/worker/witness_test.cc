@@ -229,8 +229,8 @@ TEST(WitnessTest, ThreadsEarnOverheadOnlyInLaunchesThatHaveThem) {
 }
 
 TEST(WitnessTest, ThreadsThatSleepHideNoWork) {
-  // To continue and to stop 60 threads takes 300 µs, of which half passes beside a launch of 1 ms, and 0.5 ms of processor
-  // time.
+  // To continue and to stop 60 threads takes 300 µs, of which half passes beside a launch of 1 ms, and 0.5 ms of
+  // processor time.
   constexpr WitnessSlack kSlack = {.ns = kSlackNs, .per_helper_ns = 3e3, .shared_ns = 150e3};
   for (const double claimed_ns : {0.8e6, 0.95e6}) {
     for (const bool they_work : {false, true}) {
