@@ -41,8 +41,8 @@ CASES = {
 
 
 # Rounds of a pair, where they are not 8, and samples of a round, where they are not 8 (0: 30 ms of them). A launch of 7 us
-# varies by 2 % between rounds, each of which loads the module at another address: many rounds. One of 25 us that reads memory differs by 7 % from
-# sample to sample: many samples. At the power limit a sample of 3 ms takes 30 ms: few.
+# varies by 2 % between rounds, each of which loads the module at another address: many rounds. One of 25 us that reads memory
+# differs by 7 % from sample to sample: many samples. At the power limit a sample of 3 ms takes 30 ms: few of both.
 ROUNDS = {"vector_add_1M": 128, "row_sum_20us": 10, "matmul_bf16_8192": 5, "llama4_up_tuned": 5}
 SAMPLES = {"vector_add_1M": 12, "row_sum_20us": 0, "matmul_bf16_8192": 2, "llama4_up_tuned": 3}
 

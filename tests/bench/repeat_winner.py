@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""repeat_winner.py BIN_DIRECTORY KERNEL [--repeats 5] [--allowed 0.02] [--device cuda] [-d NAME=VALUE ...] [OPTION OF tune ...]
+"""repeat_winner.py BIN_DIRECTORY KERNEL [--repeats 5] [--allowed 0.02] [--device cuda] [--t4 DIRECTORY] [-d NAME=VALUE ...]
+                 [OPTION OF tune ...]
 
 Do repeated tunings end with equally fast configs? Tunes KERNEL from nothing --repeats times, each time with another seed and in
 a data directory of its own, then measures the winners and the default config against each other in one final. Prints the ratio
-of each to the fastest with its 95 % interval over the rounds. Needs the Python client in PYTHONPATH. Ends with 1 where a winner is more than --allowed behind.
+of each to the fastest with its 95 % interval over the rounds, and what became of the fastest in the other tunings' searches.
+--t4 keeps the trials of each tuning as DIRECTORY/N.json, for `tunefarm simulate`. Needs the Python client in PYTHONPATH. Ends
+with 1 where a winner is more than --allowed behind.
 """
 
 import argparse
@@ -36,8 +39,21 @@ def numbers_of_rounds(measurement):
     return [statistics.median(samples[i * each:(i + 1) * each]) for i in range(ROUNDS)]
 
 
-def tune(bin_directory, common, seed, options):
-    """The winner's config and the export that holds it."""
+class Tuning:
+    """The winner's config, the export that holds it, and what became of each config of the search."""
+
+    def __init__(self, config, exported, trials):
+        self.config, self.exported, self.trials = config, exported, trials
+
+    def fate_of(self, config):
+        trial = self.trials.get(config)
+        if trial is None:
+            return "not tried"
+        time_us = f", {trial.measurement.median_ns / 1e3:.1f} us" if trial.measurement else ""
+        return f"trial {trial.ordinal}, {trial.outcome.name}{time_us}{', stopped early' if trial.stopped_early else ''}"
+
+
+def tune(bin_directory, common, seed, t4, options):
     with DaemonOfItsOwn(bin_directory) as call:
         start = time.monotonic()
         call("tune", *common, "--seed", seed, "--rows", 0, *options)
@@ -47,7 +63,11 @@ def tune(bin_directory, common, seed, options):
         config = exported["bests"][0]["config"]["values"]
         print(f"tuning {seed} took {time.monotonic() - start:.0f} s: {call('results', 1, '--rows', 1).strip().splitlines()[-1]}",
               flush=True)
-        return values_of({name: next(iter(value.values())) for name, value in config.items()}), exported
+        if t4:
+            call("export", "t4", 1, "--file", t4 / f"{seed}.json")
+        with tunefarm.Client(data_directory=call.data) as client:
+            trials = {values_of(trial.config): trial for trial in client.results(1, purpose=tunefarm.TrialPurpose.SEARCH)}
+        return Tuning(values_of({name: next(iter(value.values())) for name, value in config.items()}), exported, trials)
 
 
 def main():
@@ -57,17 +77,17 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--allowed", type=float, default=0.02)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--t4", type=pathlib.Path)
     parser.add_argument("-d", "--dim", action="append", default=[])
     arguments, options = parser.parse_known_args()
     common = [arguments.kernel, "--device", arguments.device, *[f"--dim={dim}" for dim in arguments.dim]]
-    winners, exported = {}, None
-    for seed in range(1, arguments.repeats + 1):
-        config, its_export = tune(arguments.bin_directory, common, seed, options)
-        winners[seed] = config
-        if exported is None:
-            exported = its_export
-        else:
-            exported["bests"] += its_export["bests"]
+    if arguments.t4:
+        arguments.t4.mkdir(parents=True, exist_ok=True)
+    tunings = {seed: tune(arguments.bin_directory, common, seed, arguments.t4, options)
+               for seed in range(1, arguments.repeats + 1)}
+    winners = {seed: tuning.config for seed, tuning in tunings.items()}
+    exported = tunings[1].exported
+    exported["bests"] = [best for tuning in tunings.values() for best in tuning.exported["bests"]]
     distinct = set(winners.values())
     with DaemonOfItsOwn(arguments.bin_directory) as call, tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(exported, file)
@@ -91,6 +111,9 @@ def main():
         worst = max(worst, math.exp(center))
         print(f"{seed:6} {measured[config].median_ns / 1e3:9.1f} {math.exp(center):8.4f} {math.exp(center - half):8.4f} "
               f"{math.exp(center + half):8.4f}  {' '.join(f'{k}={v}' for k, v in config)}")
+    for seed, tuning in tunings.items():
+        if winners[seed] != fastest:
+            print(f"the fastest in tuning {seed}: {tuning.fate_of(fastest)}")
     print(f"{len(distinct)} different winners, {'beside a yardstick' if beside_neighbours else 'in rounds of blocks'}; the worst is "
           f"{worst - 1:.2%} behind the best, {arguments.allowed:.0%} allowed: {'ok' if worst <= 1 + arguments.allowed else 'NOT OK'}")
     return worst > 1 + arguments.allowed
