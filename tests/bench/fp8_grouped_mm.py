@@ -8,9 +8,9 @@ Needs PyTorch 2.9 or newer with CUDA, Triton, DeepGEMM (the Python package deep_
 GPU. BUNDLE (what `./dev bundle` makes) has the Python package, unless PYTHONPATH does.
 
 Operands are normal, quantised once: e4m3, the activations with a float for each 1 x 128, the weights with one for each
-128 x 128. Rows are routed by multinomial draws of --seeds; all tuning here uses another seed. Of DeepSeek-V3's experts 32 are on
-the GPU, and get 8 rows for each token. In every round each contender has one sample, in drawn order. How samples are taken:
-device_timing.py.
+128 x 128. Rows are routed by multinomial draws of --seeds; all tuning here uses another seed. Of DeepSeek-V3's experts 32 are
+on the GPU, and get 8 rows for each token. In every round each contender has one sample, in drawn order. How samples are
+taken: device_timing.py.
 
 ours      the package's kernel, launched with the ends of the groups (our_product)
 DeepGEMM  its layouts that apply (deepgemm_grouped_mm.py): rows/N and ends/N, which pad each group's rows to a multiple of N,
