@@ -82,15 +82,32 @@ class DeviceTimer:
             call()
         return statistics.median(self.sample_us(call) for _ in range(samples))
 
+    def bandwidth(self):
+        """Bytes/s of a copy of 1 GiB, both ways counted."""
+        source = self.torch.randn(1 << 28, device="cuda")
+        target = self.torch.empty_like(source)
+        return 2 * source.numel() * 4 / self.median_us(lambda: target.copy_(source), samples=15) * 1e6
+
     def limits(self):
-        """FLOP/s of a dense bf16 product of 8192^3 with normal operands, and bytes/s of a copy of 1 GiB, both ways counted."""
+        """FLOP/s of a dense bf16 product of 8192^3 with normal operands, and bytes/s of a copy."""
         torch = self.torch
         a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         peak = 2 * 8192**3 / self.median_us(lambda: torch.mm(a, b), samples=15) * 1e6
-        source = torch.randn(1 << 28, device="cuda")
-        target = torch.empty_like(source)
-        bandwidth = 2 * source.numel() * 4 / self.median_us(lambda: target.copy_(source), samples=15) * 1e6
-        return peak, bandwidth
+        return peak, self.bandwidth()
+
+    def fp8_limits(self):
+        """FLOP/s of a dense e4m3 product of 8192^3 with normal operands, each scaled as a whole, and bytes/s of a copy."""
+        torch = self.torch
+
+        def quantised():
+            values = torch.randn(8192, 8192, device="cuda")
+            scale = values.abs().max() / 448
+            return (values / scale).to(torch.float8_e4m3fn), scale
+
+        (a, a_scale), (b, b_scale) = quantised(), quantised()
+        us = self.median_us(lambda: torch._scaled_mm(a, b.t(), scale_a=a_scale, scale_b=b_scale, out_dtype=torch.bfloat16,
+                                                     use_fast_accum=True), samples=15)
+        return 2 * 8192**3 / us * 1e6, self.bandwidth()
 
 
 def alternate(timer, calls, rounds, seed):
@@ -121,7 +138,7 @@ def paired_ratio(above, below):
     return statistics.median(a / b for a, b in zip(above, below))
 
 
-def worst_row(torch, out, reference, slice_rows=8192):
+def worst_row(torch, out, reference, slice_rows=8192, bound=ROW_NORM_BOUND, atol=ATOL, rtol=RTOL):
     """(the largest ||out - reference|| / ||reference|| of a row, whether all rows and elements are within the bounds).
 
     `reference` is float32; both are compared as matrices whose rows are those of the last dimension."""
@@ -133,8 +150,8 @@ def worst_row(torch, out, reference, slice_rows=8192):
         expected = reference[first:first + slice_rows]
         difference = out[first:first + slice_rows].float().sub_(expected)
         norms, expected_norms = difference.norm(dim=-1), expected.norm(dim=-1)
-        rows_fit = (norms <= ROW_NORM_BOUND * expected_norms).all()
-        elements_fit = (difference.abs_() <= expected.abs().mul_(RTOL).add_(ATOL)).all()
+        rows_fit = (norms <= bound * expected_norms).all()
+        elements_fit = (difference.abs_() <= expected.abs().mul_(rtol).add_(atol)).all()
         fits = fits and bool(rows_fit) and bool(elements_fit)  # NaN fits nothing
         worst = max(worst, float((norms / expected_norms.clamp_min(1e-30)).max()))
     return worst, fits

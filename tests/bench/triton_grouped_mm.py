@@ -131,7 +131,7 @@ def weights_kernel(a, a_descriptor, b, b_descriptor, out, group_ends, experts, r
         tl.store(out + out_rows[:, None] * columns_out + out_columns[None, :], sums.to(out.dtype.element_ty))
 
 
-def _described(matrix, block):
+def described(matrix, block):
     flat = matrix.view(-1, matrix.shape[-1])
     return TensorDescriptor(flat, list(flat.shape), list(flat.stride()), list(block))
 
@@ -153,8 +153,8 @@ def _rows_arguments(a, w, is_transposed, ends, out, config):
     columns = w.shape[1] if is_transposed else w.shape[2]
     _check_extents(inner, columns)
     w_block = (config.wide, config.deep) if is_transposed else (config.deep, config.wide)
-    positional = (a, _described(a, (config.tall, config.deep)) if config.tma else None, w,
-                  _described(w, w_block) if config.tma else None, out, ends, experts, inner, columns, inner * columns,
+    positional = (a, described(a, (config.tall, config.deep)) if config.tma else None, w,
+                  described(w, w_block) if config.tma else None, out, ends, experts, inner, columns, inner * columns,
                   1 if is_transposed else columns, inner if is_transposed else 1)
     named = dict(EXPERTS=max(_EXPERTS_MIN, triton.next_power_of_2(experts)), IS_TRANSPOSED=is_transposed, TMA=config.tma,
                  TALL=config.tall, WIDE=config.wide, DEEP=config.deep, FLATTEN=config.flatten, num_warps=config.warps,
@@ -179,8 +179,8 @@ def rows_product(a, w, is_transposed, ends, config):
 
 def _weights_arguments(a, b, ends, out, config):
     _check_extents(a.shape[1], b.shape[1])
-    positional = (a, _described(a, (config.deep, config.tall)) if config.tma else None, b,
-                  _described(b, (config.deep, config.wide)) if config.tma else None, out, ends, out.shape[0], a.shape[1],
+    positional = (a, described(a, (config.deep, config.tall)) if config.tma else None, b,
+                  described(b, (config.deep, config.wide)) if config.tma else None, out, ends, out.shape[0], a.shape[1],
                   b.shape[1])
     named = dict(TMA=config.tma, TALL=config.tall, WIDE=config.wide, DEEP=config.deep, num_warps=config.warps,
                  num_stages=config.stages)
@@ -200,7 +200,7 @@ def weights_product(a, b, experts, ends, config):
     return call
 
 
-def _reason(error):
+def reason_of(error):
     """The last line of a message: those of Triton's compiler begin with the source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1][:200] if lines else type(error).__name__
@@ -214,7 +214,7 @@ def tune(timer, configs, make, is_right):
         try:
             times[config] = timer.median_us(make(config), samples=3)
         except Exception as error:  # Some tiles do not fit a device or do not compile: the others are tried.
-            reasons.append(f"{tuple(config)}: {_reason(error)}")
+            reasons.append(f"{tuple(config)}: {reason_of(error)}")
     finalists = {}
     for config in sorted(times, key=times.get):
         call = make(config)
@@ -238,9 +238,11 @@ def _jobs():
     return list(binaries)
 
 
-def compile_ahead(processes):
-    """Compiles all configs into Triton's cache, in as many processes; the messages of what does not compile."""
-    children = [subprocess.Popen([sys.executable, os.path.abspath(__file__), str(index), str(processes)],
+def compile_ahead(processes, program=__file__, arguments=()):
+    """Runs the program in as many processes, each of which compiles a share into a cache on the disk (this one: of all configs
+    into Triton's). The last arguments are the number of a process and how many there are. Returns what they print: the
+    messages of what does not compile."""
+    children = [subprocess.Popen([sys.executable, os.path.abspath(program), *arguments, str(index), str(processes)],
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for index in range(processes)]
     return [line for child in children for line in child.communicate()[0].splitlines()]
 
@@ -259,7 +261,7 @@ def _compile_share(index, count):
                 positional, named = _weights_arguments(a, b, ends, w, config)
                 weights_kernel.warmup(*positional, grid=(1,), **named)
         except Exception as error:
-            print(f"{product} {tuple(config)}: {_reason(error)}")
+            print(f"{product} {tuple(config)}: {reason_of(error)}")
 
 
 if __name__ == "__main__":
