@@ -12,8 +12,10 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from tunefarm._grouped_products import DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_DW, UP_DX, Role, transposed
+from tunefarm._grouped_products import (DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_ACTIVATED, UP_DW, UP_DX, Role,
+                                        transposed)
 from tunefarm.errors import InvalidArgumentError
+from tunefarm.torch import _gate_up
 from tunefarm.torch import _grouped_mm as ops
 
 _INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
@@ -26,9 +28,18 @@ def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weig
     x [T, H], w_up [E, 2 I, H], w_down [E, H, I]: bfloat16 or float16; topk_ids [T, topk]: integers from 0 to E - 1,
     which are not checked, since that would wait for the device; topk_weights [T, topk]: float32, rounded to x's type
     before the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products
-    for which no package has the kernel with gathered rows are packed ones around gathers of torch."""
+    for which no package has the kernel with gathered rows are packed ones around gathers of torch. Where no gradient is
+    needed, a kernel that fuses the first product with the activation computes both, if a package has one: gate and up
+    are not rounded to x's type then.
+
+    InvalidArgumentError: types, shapes or devices that do not fit together."""
     _check(x, w_up, w_down, topk_ids, topk_weights)
-    return _MoeMlp.apply(x, w_up, w_down, topk_ids, topk_weights.float())
+    weights = topk_weights.float()
+    if ops.needs_gradient(x, w_up, w_down, weights):
+        return _MoeMlp.apply(x, w_up, w_down, topk_ids, weights)
+    rows = _sorted(topk_ids, w_down.shape[0])
+    activated = _product("up_activated", x, w_up, rows.ends, rows.indices, None, topk_ids.shape[1])
+    return _reduced(activated, w_down, rows, weights, topk_ids.shape[1])
 
 
 def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> None:
@@ -60,7 +71,7 @@ class _Step(NamedTuple):
 
     role: Role
     rows: str  # of a and b: T (tokens), R (sorted or flat rows) or E (experts)
-    output: str  # the extents of the result, of R, E, N, K
+    output: str  # the extents of the result, of R, E, N, K and I, which is N / 2
     without: Callable[..., Tensor]
 
 
@@ -73,10 +84,18 @@ def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, 
     return _scatter(y * weights.index_select(0, indices).to(y.dtype).unsqueeze(1), indices)
 
 
+def _up_activated(x: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
+                  topk: int) -> Tensor:
+    if _gate_up.launcher_of(x, w, ends, indices.shape[0], "split"):
+        return _gate_up.gate_up_now(x.index_select(0, indices // topk), w, ends, "split")
+    return _gate_up.activated(layer_product_now("up", x, w, ends, indices, None, topk), "split")
+
+
 # By the products' names in the operator. x and a are what the layer's products take, dy gradients of what they give.
 _STEPS: Dict[str, _Step] = {
     "up": _Step(UP, "TE", "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
         x.index_select(0, indices // topk), w.transpose(-2, -1), ends)),
+    "up_activated": _Step(UP_ACTIVATED, "TE", "RI", _up_activated),
     "up_dx": _Step(UP_DX, "RE", "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
         ops.multiply(dy, w, ends), indices)),
     "up_dw": _Step(UP_DW, "RT", "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
@@ -94,19 +113,20 @@ def _extents(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor) 
     step = _STEPS[product]
     if step.output == "ENK":
         return ends.shape[0], a.shape[1], b.shape[1]
-    return indices.shape[0], b.shape[1] if step.output == "RN" else b.shape[2]
+    return indices.shape[0], {"RN": b.shape[1], "RI": b.shape[1] // 2, "RK": b.shape[2]}[step.output]
 
 
 def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
                       topk: int) -> Tensor:
     """One of the layer's products, by name:
 
-    | up      | x [T, K] by token        | w [E, N, K]       | sorted rows [R, N]               |
-    | up_dx   | dy [R, N], sorted        | w                 | flat rows [R, K]                 |
-    | up_dw   | dy [R, N], sorted        | x [T, K] by token | [E, N, K]                        |
-    | down    | x [R, K], sorted         | w [E, N, K]       | flat rows [R, N], times weights  |
-    | down_dx | dy [T, N] by token       | w                 | sorted rows [R, K]               |
-    | down_dw | dy [T, N] by token       | x [R, K], sorted  | [E, N, K]                        |
+    | up           | x [T, K] by token   | w [E, N, K]       | sorted rows [R, N]                          |
+    | up_activated | x [T, K] by token   | w [E, N, K]       | sorted rows [R, N / 2] of silu(gate) * up   |
+    | up_dx        | dy [R, N], sorted   | w                 | flat rows [R, K]                            |
+    | up_dw        | dy [R, N], sorted   | x [T, K] by token | [E, N, K]                                   |
+    | down         | x [R, K], sorted    | w [E, N, K]       | flat rows [R, N], times weights             |
+    | down_dx      | dy [T, N] by token  | w                 | sorted rows [R, K]                          |
+    | down_dw      | dy [T, N] by token  | x [R, K], sorted  | [E, N, K]                                   |
 
     For down_dx and down_dw `indices` has the token of each sorted row: dy has one row for all rows of a token."""
     step = _STEPS[product]
@@ -129,7 +149,7 @@ def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices:
             out = a.new_empty(shape)
             # The kernels of down_dx and down_dw expect dy in flat order, and read the rows of it that `indices` has.
             pointers = tuple([each.data_ptr() for each in (a, b, out, ends, indices)])
-            if step.role.kernel == UP.kernel:
+            if len(step.role.arguments) > len(pointers):  # weights of rows, which not every product uses
                 pointers += ((ends if weights is None else weights).data_ptr(),)
             launcher(pointers, ops.stream_of(device))
             return out
@@ -151,7 +171,7 @@ def _fit_together(step: _Step, a: Tensor, b: Tensor, ends: Tensor, indices: Tens
     extents = {"T": rows // topk, "R": rows, "E": ends.shape[0]}
     return (b.dtype is a.dtype and b.get_device() == device and rows % topk == 0 and
             (a.shape[0], b.shape[0]) == (extents[step.rows[0]], extents[step.rows[1]]) and
-            (step.output == "ENK" or a.shape[1] == b.shape[2 if step.output == "RN" else 1]))
+            (step.output == "ENK" or a.shape[1] == b.shape[1 if step.output == "RK" else 2]))
 
 
 def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
@@ -174,23 +194,38 @@ def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, 
 
 # ---- The layer ----
 
+class _Rows(NamedTuple):
+    """Which rows each expert has."""
+
+    ends: Tensor
+    indices: Tensor
+    order: Tensor  # indices in 64 bits
+
+
+def _sorted(topk_ids: Tensor, experts: int) -> _Rows:
+    sorted_ids, order = torch.sort(topk_ids.reshape(-1).to(torch.int32), stable=True)
+    numbers = torch.arange(experts, dtype=torch.int32, device=topk_ids.device)
+    ends = torch.searchsorted(sorted_ids, numbers, right=True, out_int32=True)
+    return _Rows(ends, order.to(torch.int32), order)
+
+
+def _reduced(activated: Tensor, w_down: Tensor, rows: _Rows, topk_weights: Tensor, topk: int) -> Tensor:
+    """The second product, added up for each token."""
+    y = _product("down", activated, w_down, rows.ends, rows.indices, topk_weights.reshape(-1), topk)
+    # Also where autocast would make it single precision.
+    return y.view(topk_weights.shape[0], topk, w_down.shape[1]).sum(1, dtype=y.dtype)
+
+
 class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
                 topk_weights: Tensor) -> Tensor:
-        tokens, topk = topk_ids.shape
-        experts, hidden, inner = w_down.shape
-        sorted_ids, order = torch.sort(topk_ids.reshape(-1).to(torch.int32), stable=True)
-        numbers = torch.arange(experts, dtype=torch.int32, device=x.device)
-        ends = torch.searchsorted(sorted_ids, numbers, right=True, out_int32=True)
-        indices = order.to(torch.int32)
-        weights = topk_weights.reshape(-1)
-        up = _product("up", x, w_up, ends, indices, None, topk)
-        hidden_rows = torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]
-        y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
-        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
+        topk = topk_ids.shape[1]
+        rows = _sorted(topk_ids, w_down.shape[0])
+        up = _product("up", x, w_up, rows.ends, rows.indices, None, topk)
+        ctx.save_for_backward(x, w_up, w_down, up, topk_weights.reshape(-1), *rows)
         ctx.topk = topk
-        return y.view(tokens, topk, hidden).sum(1, dtype=y.dtype)  # also where autocast would make it single precision
+        return _reduced(_gate_up.activated(up, "split"), w_down, rows, topk_weights, topk)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
