@@ -136,7 +136,8 @@ class Scaled(Test):
                                     (1, given[1].transpose(-2, -1), "input has rows of 144"),
                                     (2, other_rows[2], "scale_a is"), (2, given[2][:, :1], "scale_a is"),
                                     (2, given[2][:, 0], "scale_a has 1 dimensions"),
-                                    (3, given[3].transpose(-2, -1), "scale_b is"), (4, given[4].long(), "offs is torch.int64")):
+                                    (3, given[3].transpose(-2, -1), "scale_b is"),
+                                    (4, given[4].long(), "offs is torch.int64")):
             with self.assertRaisesRegex(InvalidArgumentError, f"^scaled_grouped_mm: {expected}"):
                 tunefarm.torch.scaled_grouped_mm(*given[:at], value, *given[at + 1:])
         with self.assertRaisesRegex(InvalidArgumentError, "out_dtype is torch.float32"):
