@@ -16,7 +16,8 @@ from tunefarm.v1 import kernel_pb2, value_pb2
 
 KERNELS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "kernels" / "grouped_gemm"
 ROLES = {**{name: role for name, role in vars(products).items() if isinstance(role, products.Role)},
-         **{f"{name} {layout}": role for name in ("FP8", "GATE_UP") for layout, role in vars(products)[name].items()}}
+         **{f"{name} {layout}": role for name in ("FP8", "FP8_UP", "FP8_DOWN", "GATE_UP")
+            for layout, role in vars(products)[name].items()}}
 BF16 = "the caller's bfloat16"
 
 
@@ -74,7 +75,7 @@ class Layouts(unittest.TestCase):
             self.assertIs(products.transposed(shape, strides), expected, (shape, strides))
 
     def test_the_roles_are_what_the_definitions_say(self):
-        self.assertEqual(len(ROLES), 14)
+        self.assertEqual(len(ROLES), 18)
         for name, role in ROLES.items():
             definition = _definitions.load(KERNELS / f"{role.kernel}.pbtxt")
             # A package gives them in the order of the definition.

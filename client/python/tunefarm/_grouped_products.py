@@ -64,9 +64,11 @@ UP_DW = Role(*_DW, permute_x=True)
 DOWN = Role(*_FORWARD, permute_y=True, fuse_mul_post=True)
 DOWN_DX = Role(*_DX, permute_y=True)
 DOWN_DW = Role(*_DW, permute_y=True)
-FP8 = {layout: Role(*_FP8, fuse_mul_post=False, scale_layout=layout, takes_default=True)
-       for layout in ("row_major", "mn_major")}
+_SCALE_LAYOUTS = ("row_major", "mn_major")
+FP8 = {layout: Role(*_FP8, fuse_mul_post=False, scale_layout=layout, takes_default=True) for layout in _SCALE_LAYOUTS}
 """By the layout of the rows' scales."""
+FP8_UP = {layout: Role(*_FP8, permute_x=True, fuse_mul_post=False, scale_layout=layout) for layout in _SCALE_LAYOUTS}
+FP8_DOWN = {layout: Role(*_FP8, permute_y=True, fuse_mul_post=True, scale_layout=layout) for layout in _SCALE_LAYOUTS}
 GATE_UP = {layout: Role(*_GATE_UP, gate_up=layout) for layout in ("split", "blocks")}
 """By how the weights hold gate and up."""
 # UP of a layer with its activation, where no gradient needs gate and up.

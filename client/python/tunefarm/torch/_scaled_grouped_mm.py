@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from tunefarm._block_scales import layout_of, pitch, refusal
-from tunefarm._grouped_products import ALIGNMENT, FP8, Product, remember
+from tunefarm._grouped_products import ALIGNMENT, FP8, Key, Product, Role, remember
 from tunefarm.errors import InvalidArgumentError, NotFoundError
 from tunefarm.torch import _grouped_mm as ops
+
+_UNKNOWN: Any = object()
 
 
 def scaled_grouped_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor,
@@ -43,37 +45,78 @@ def scaled_grouped_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Ten
 
 
 def scaled_multiply_now(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor) -> Tensor:
-    layout = layout_of(scale_a.shape, scale_a.stride()) if scale_a.dim() == 2 else None
-    # All that decides how the product is computed, but the rows.
-    signature = ("scaled_grouped_mm", layout, input.shape[1:], scale_a.shape[1:], scale_a.shape[:1] == input.shape[:1],
-                 mat2.shape, mat2.stride(), scale_b.shape, scale_b.stride(), offs.shape,
-                 input.dtype, mat2.dtype, scale_a.dtype, scale_b.dtype, offs.dtype,
-                 input.device, mat2.device, scale_a.device, scale_b.device, offs.device)
-    known = ops.products.calls.get(signature)
-    if known is None:
-        _check(input, mat2, scale_a, scale_b, offs)
-        known = _find(layout, mat2, input.shape[0])
-        remember(ops.products.calls, signature, known)
-    launched_layout, product = known
+    known = known_of(FP8, 1, input, mat2, scale_a, scale_b, offs)
     rows = input.shape[0]
+    if known is None:
+        raise NotFoundError(f"{_missing(mat2)}; torch does not compute this product: load a package with its kernel by "
+                            "tunefarm.torch.load")
     if not rows:
         return _empty(input, mat2)
-    launcher = product.launcher(rows)
+    ends = offs.contiguous()
+    # What a packed product does not use is handed over all the same.
+    out = enqueued(known, rows, rows, input, mat2, scale_a, scale_b, ends, ends, ends)
+    if out is None:
+        raise NotFoundError(f"no config of the loaded packages can be launched for {rows} rows in fp8; load a package "
+                            "with other configs of grouped_gemm_forward_fp8")
+    return out
+
+
+class Known(NamedTuple):
+    """Calls of one kind, whose arguments have been checked."""
+
+    product: Product
+    copied_to: str  # the layout to which the rows' scales are copied; "": they are in the kernel's
+
+
+def known_of(roles: Dict[str, Role], topk: int, input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor,
+             offs: Tensor) -> Optional[Known]:
+    """The kernel of a role by the layout of the rows' scales: that for the given layout, else one for another; None: no
+    package has either. Arguments as those of scaled_grouped_mm; InvalidArgumentError where they are none."""
+    layout = layout_of(scale_a.shape, scale_a.stride()) if scale_a.dim() == 2 else None
+    # All that decides how the product is computed, but the rows.
+    signature = (roles["row_major"], topk, layout, input.shape[1:], scale_a.shape[1:],
+                 scale_a.shape[:1] == input.shape[:1], mat2.shape, mat2.stride(), scale_b.shape, scale_b.stride(),
+                 offs.shape, input.dtype, mat2.dtype, scale_a.dtype, scale_b.dtype, offs.dtype,
+                 input.device, mat2.device, scale_a.device, scale_b.device, offs.device)
+    known: Any = ops.products.calls.get(signature, _UNKNOWN)
+    if known is not _UNKNOWN:
+        return known
+    _check(input, mat2, scale_a, scale_b, offs)
+    known = None
+    for each in sorted(roles, key=lambda name: name != layout):
+        product = ops.find(_key(roles[each], topk, mat2), max(input.shape[0], 1))
+        if product is not None:
+            known = Known(product, "" if each == layout else each)
+            break
+    remember(ops.products.calls, signature, known)
+    return known
+
+
+def enqueued(known: Known, tokens: int, rows: int, input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor,
+             ends: Tensor, indices: Tensor, weights: Tensor) -> Optional[Tensor]:
+    """The result [rows, N], or None where no config can be launched for so many tokens."""
+    launcher = known.product.launcher(tokens)
     if not launcher:
-        raise NotFoundError(f"scaled_grouped_mm: no config of the loaded packages can be launched for {rows} rows; load "
-                            "a package with other configs of grouped_gemm_forward_fp8")
-    input, offs = ops.fitting(input), offs.contiguous()
+        return None
+    input, device = ops.fitting(input), input.get_device()
     if mat2.data_ptr() % ALIGNMENT:
         mat2 = mat2.clone()
-    if layout != launched_layout:
-        scale_a = _copied(scale_a, launched_layout)
-    device = input.get_device()
+    if known.copied_to:
+        scale_a = _copied(scale_a, known.copied_to)
     out = ops.new_rows(input, rows, mat2.shape[2], torch.bfloat16, device)
-    ends = offs.data_ptr()
-    # What a packed product does not use is handed over all the same.
-    launcher((input.data_ptr(), mat2.data_ptr(), scale_a.data_ptr(), scale_b.data_ptr(), out.data_ptr(), ends, ends,
-              ends), ops.stream_of(device))
+    arrays = (input, mat2, scale_a, scale_b, out, ends, indices, weights)
+    launcher(tuple([each.data_ptr() for each in arrays]), ops.stream_of(device))
     return out
+
+
+def _key(role: Role, topk: int, mat2: Tensor) -> Key:
+    experts, inner, columns = mat2.shape
+    return role, experts, columns, inner, mat2.dtype, topk, mat2.get_device()
+
+
+def _missing(mat2: Tensor) -> str:
+    reasons = [ops.products.missing.get(_key(role, 1, mat2)) for role in FP8.values()]
+    return next(filter(None, reasons), "no loaded package has grouped_gemm_forward_fp8")
 
 
 def _check(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor) -> None:
@@ -85,20 +128,6 @@ def _check(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, offs: 
 def _empty(input: Tensor, mat2: Tensor) -> Tensor:
     """The result, not yet computed."""
     return input.new_empty((input.shape[0], mat2.shape[2]), dtype=torch.bfloat16)
-
-
-def _find(layout: Optional[str], mat2: Tensor, rows: int) -> Tuple[str, Product]:
-    """The kernel for scales of rows in this layout, else for those in another one, and its layout."""
-    (experts, inner, columns), device = mat2.shape, mat2.get_device()
-    missing = ""
-    for each in sorted(FP8, key=lambda name: name != layout):
-        key = (FP8[each], experts, columns, inner, mat2.dtype, 1, device)
-        product = ops.find(key, rows)
-        if product is not None:
-            return each, product
-        missing = missing or ops.products.missing.get(key, "no loaded package has grouped_gemm_forward_fp8")
-    raise NotFoundError(f"scaled_grouped_mm: {missing}; torch does not compute this product: load a package with its "
-                        "kernel by tunefarm.torch.load")
 
 
 def _copied(scales: Tensor, layout: str) -> Tensor:
