@@ -789,12 +789,15 @@ def main():
     for path in options.packages:
         tunefarm.torch.load(path)
     for name, role in vars(roles).items():
-        for each in [role] if isinstance(role, roles.Role) else role.values() if name in ("FP8", "GATE_UP") else []:
-            n, k = (K, N // 2) if name.startswith("DOWN") else (N, K)
-            has = found(each, n=n, k=k, topk=TOPK if name.startswith(("UP", "DOWN")) else 1,
-                        dtype=torch.float8_e4m3fn if each.takes_default else torch.bfloat16)
-            layout = each.scale_layout or each.gate_up or ""
-            print(f"{name} {layout}: {'tuned' if has else 'not in the packages'}", file=sys.stderr)
+        if isinstance(role, roles.Role):
+            role = {"": role}
+        elif name not in ("FP8", "FP8_UP", "FP8_DOWN", "GATE_UP"):
+            continue
+        for layout, each in role.items():
+            n, k = (K, N // 2) if "DOWN" in name else (N, K)
+            has = found(each, n=n, k=k, topk=TOPK if each.permute_x or each.permute_y else 1,
+                        dtype=torch.float8_e4m3fn if each.scale_layout else torch.bfloat16)
+            print(f"{name} {layout}: {'in the packages' if has else 'not in the packages'}", file=sys.stderr)
     # Its tests use what is here, with these sizes.
     sys.modules["torch_grouped_mm_test"] = sys.modules["__main__"]
     import torch_inference

@@ -12,6 +12,7 @@ from torch_grouped_mm_test import drawn, ends_of, found, loop, only_kernels, ran
 import tunefarm.torch
 from tunefarm import _grouped_products as roles
 from tunefarm.torch import _grouped_mm as ops
+from tunefarm.torch import _moe_fp8
 
 E, N, K, ROWS, TOPK = base.E, base.N, base.K, base.ROWS, base.TOPK  # N is 2 I for gate and up
 FP8_MAX = 448.0
@@ -59,6 +60,34 @@ def drawn_fp8(rows, sizes, n=N, k=K, experts=E):
     exact_x = x.float() * spread(x_scales, k)
     exact_w = w.float() * spread(w_scales, n, k)
     return [x, w.transpose(-2, -1), x_scales, w_scales.transpose(-2, -1), ends], loop(exact_x, exact_w, ends)
+
+
+def dequantized(elements, scales):
+    """Of rows."""
+    return elements.float() * spread(scales, elements.shape[1])
+
+
+def drawn_fp8_layer(tokens=ROWS // TOPK):
+    """What moe_mlp takes with weights in fp8, and the weights in single precision."""
+    layer = base.drawn_layer(tokens=tokens, needs=False)
+    exact = {}
+    for name in ("w_up", "w_down"):
+        layer[name], layer[f"{name}_scales"] = quantized(layer[name], 128, 128)
+        exact[name] = layer[name].float() * spread(layer[f"{name}_scales"], *layer[name].shape[1:])
+    return layer, exact
+
+
+def plain_fp8_layer(layer, exact):
+    """In single precision, with activations that are rounded and quantised as moe_mlp does it."""
+    x, inner = dequantized(*_moe_fp8.quantized(layer["x"])), layer["w_down"].shape[2]
+    out = torch.zeros_like(x)
+    for e in range(layer["w_up"].shape[0]):
+        token, slot = (layer["topk_ids"] == e).nonzero(as_tuple=True)
+        up = (x[token] @ exact["w_up"][e].t()).bfloat16()
+        rows = dequantized(*_moe_fp8.quantized(torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]))
+        y = rows @ exact["w_down"][e].t() * layer["topk_weights"][token, slot].bfloat16().float().unsqueeze(1)
+        out.index_add_(0, token, y)
+    return out
 
 
 @contextlib.contextmanager
@@ -354,6 +383,45 @@ class Inference(Products):
         if found(roles.UP_ACTIVATED, topk=TOPK) and found(roles.DOWN, n=K, k=N // 2, topk=TOPK):
             with only_kernels(), without(roles.UP, roles.FORWARD):
                 self.check_layer(layer)
+
+    def check_fp8_layer(self, tokens=ROWS // TOPK, call=tunefarm.torch.moe_mlp):
+        layer, exact = drawn_fp8_layer(tokens)
+        with torch.no_grad():
+            out = call(**layer)
+        self.assertIs(out.dtype, torch.bfloat16)
+        for expected, bound in ((plain_fp8_layer(layer, exact), 0.015),
+                                # e4m3 has 3 bits: each quantisation of activations costs 0.03.
+                                (base.plain_layer(layer["x"].float(), **exact, topk_ids=layer["topk_ids"],
+                                                  topk_weights=layer["topk_weights"]), 0.1)):
+            self.assertEqual(out.shape, expected.shape)
+            self.assertLess(((out.float() - expected).norm() / expected.norm().clamp(min=1e-9)).item(), bound)
+        return layer
+
+    @ON_HOPPER
+    def test_fp8(self):
+        if not any(found(role, dtype=torch.float8_e4m3fn) for role in roles.FP8.values()):
+            self.skipTest("no package has grouped_gemm_forward_fp8")
+        gathered = (*roles.FP8_UP.values(), *roles.FP8_DOWN.values())
+        for hidden in ((), gathered):
+            with without(*hidden):
+                for tokens in (0, 1, 3, ROWS // TOPK):
+                    layer = self.check_fp8_layer(tokens)
+        torch._dynamo.reset()
+        function = torch.compile(tunefarm.torch.moe_mlp, fullgraph=True)
+        for step, tokens in enumerate((16, 40, 100, ROWS // TOPK)):
+            with torch._dynamo.config.patch(error_on_recompile=True) if step > 1 else contextlib.nullcontext():
+                self.check_fp8_layer(tokens, function)
+        graph, out = self.captured(lambda: tunefarm.torch.moe_mlp(**layer))
+        fresh, _ = drawn_fp8_layer()
+        for name, each in layer.items():
+            each.copy_(fresh[name])
+        graph.replay()
+        self.assertTrue(torch.equal(out, tunefarm.torch.moe_mlp(**layer)))
+        layer["x"].requires_grad_()
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "no gradients"):
+            tunefarm.torch.moe_mlp(**layer)
+        with self.assertRaisesRegex(tunefarm.InvalidArgumentError, "without w_up_scales"), torch.no_grad():
+            tunefarm.torch.moe_mlp(**{**layer, "w_up_scales": None})
 
     def test_without_the_fused_kernel_it_is_what_training_computes(self):
         layer = base.drawn_layer()

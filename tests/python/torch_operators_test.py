@@ -238,6 +238,55 @@ class Layers(Test):
             self.assertEqual(got.shape, expected.shape)
             self.assertLess(numpy.linalg.norm(got.values - expected), 1e-4 * numpy.linalg.norm(expected))
 
+    def fp8_arguments(self):
+        """The same with weights in fp8, which are exact here."""
+        (x, w_up, w_down, ids, weights), _ = self.arguments()
+        x, w_up, w_down = (stub.Tensor(each.values[..., :inner].copy(), dtype) for each, inner, dtype in (
+            (x, 128, torch.bfloat16), (w_up, 128, torch.float8_e4m3fn), (w_down, 256, torch.float8_e4m3fn)))
+        w_up = stub.Tensor(w_up.values[:, :512].copy(), torch.float8_e4m3fn)
+        w_down = stub.Tensor(w_down.values[:, :128].copy(), torch.float8_e4m3fn)
+        scales = random(E, 4, 1, dtype=torch.float32, seed=6), random(E, 1, 2, dtype=torch.float32, seed=7)
+        expected = numpy.zeros(x.shape, numpy.float32)
+        exact_up, exact_down = (w.values * of.values.repeat(128, 1).repeat(128, 2)
+                                for w, of in zip((w_up, w_down), scales))
+        for token, experts in enumerate(ids.values):
+            for slot, e in enumerate(experts):
+                up = exact_up[e] @ x.values[token]
+                expected[token] += weights.values[token, slot] * (exact_down[e] @ (stub.silu(up[:256]) * up[256:]))
+        return (x, w_up, w_down, ids, weights, *scales), expected
+
+    def test_fp8(self):
+        up, down, packed = roles.FP8_UP, roles.FP8_DOWN, roles.FP8
+        name, names = "forward_fp8 row_major", ["forward_fp8 row_major gathered", "forward_fp8 row_major scattered"]
+        for of, launched in (((up["row_major"], down["row_major"], packed["row_major"]), names),
+                             ((up["mn_major"], down["row_major"]), ["forward_fp8 mn_major gathered", names[1]]),
+                             ((packed["row_major"],), [name, name]),
+                             ((up["row_major"], packed["row_major"]), [names[0], name])):
+            ops.products._packages.clear()
+            package, (given, expected) = self.load(*of), self.fp8_arguments()
+            got = tunefarm.torch.moe_mlp(*given)
+            self.assertEqual((package.launched, PRODUCTS_BY_TORCH), (launched, []))
+            self.assertIs(got.dtype, torch.bfloat16)
+            self.assertLess(numpy.linalg.norm(got.values - expected), 1e-4 * numpy.linalg.norm(expected))
+
+    def test_what_a_layer_in_fp8_refuses(self):
+        given, _ = self.fp8_arguments()
+        with self.assertRaisesRegex(NotFoundError, "no loaded package has grouped_gemm_forward_fp8 .*tunefarm.torch.load"):
+            tunefarm.torch.moe_mlp(*given)
+        for at, value, expected in ((0, given[0].to(torch.float16), "x is torch.float16; with weights in fp8"),
+                                    (1, given[1].to(torch.bfloat16),
+                                     "w_up torch.bfloat16 and w_down torch.float8_e4m3fn; they"),
+                                    (5, None, "torch.float8_e4m3fn, without w_up_scales; they have one type"),
+                                    (6, given[5], r"w_down_scales are torch.float32 \(4, 4, 1\) .*\(4, 1, 2\)"),
+                                    (6, given[6].to(torch.bfloat16), "w_down_scales are torch.bfloat16"),
+                                    (2, given[2].transpose(1, 2).contiguous().transpose(1, 2), r"w_down .*contiguous\(\)")):
+            with self.assertRaisesRegex(InvalidArgumentError, f"^moe_mlp: .*{expected}"):
+                tunefarm.torch.moe_mlp(*given[:at], value, *given[at + 1:])
+        given[4].requires_grad = True
+        with mock.patch.object(stub.Tensor, "float", lambda self: self), \
+                self.assertRaisesRegex(InvalidArgumentError, "no gradients with weights in fp8"):
+            tunefarm.torch.moe_mlp(*given)
+
     def test_one_that_needs_gradients_keeps_gate_and_up(self):
         package = self.load(roles.UP_ACTIVATED, roles.GATE_UP["split"], roles.UP, roles.DOWN)
         given, _ = self.arguments()

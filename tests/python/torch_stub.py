@@ -58,14 +58,19 @@ class Tensor:
     new_empty = lambda self, shape, dtype=None: self._like(aligned(shape, dtype or self.dtype), dtype)
     new_zeros = lambda self, shape: self._like(aligned(shape, self.dtype) * 0)
     reshape = lambda self, *shape: self._like(self.values.reshape(*shape))
-    view = reshape
+    view = lambda self, *shape: self if isinstance(shape[0], Dtype) else self.reshape(*shape)
     unsqueeze = lambda self, at: self._like(numpy.expand_dims(self.values, at))
     index_select = lambda self, at, indices: self._like(self.values.take(indices.values, at))
     sum = lambda self, at, dtype=None: self._like(self.values.sum(at))
     unflatten = lambda self, at, sizes: self.reshape(*self.shape[:at], *sizes, *self.shape[at + 1:])
     flatten = lambda self, at: self.reshape(*self.shape[:at], -1)
     __getitem__ = lambda self, key: self._like(self.values[key])
+    abs = lambda self: self._like(abs(self.values))
+    amax = lambda self, at: self._like(self.values.max(at))
     __mul__ = lambda self, other: self._like(self.values * other.values)
+    __truediv__ = lambda self, other: self._like(self.values / getattr(other, "values", other))
+    eq = lambda self, other: self.values == other
+    masked_fill = lambda self, chosen, other: self._like(numpy.where(chosen, other, self.values))
     __floordiv__ = lambda self, other: self._like(self.values // other)
 
     def clone(self, memory_format=None):
@@ -125,7 +130,9 @@ def modules(products_by_torch):
         order = numpy.argsort(tensor.values, kind="stable")
         return tensor[order], tensor._like(order, TYPES["int64"])
 
-    zero, functional = lambda: 0, types.SimpleNamespace(silu=lambda rows: rows._like(silu(rows.values)))
+    zero, functional = lambda: 0, types.SimpleNamespace(
+        silu=lambda rows: rows._like(silu(rows.values)),
+        pad=lambda rows, sides: rows._like(numpy.pad(rows.values, ((0, 0), sides))))
     torch = types.ModuleType("torch")
     torch.__dict__.update(TYPES)
     torch.dtype, torch.Tensor, torch.ops = Dtype, Tensor, types.SimpleNamespace(tunefarm=operators)
@@ -167,7 +174,7 @@ class Kernel:
         assert stream == 7 and len(pointers) == len(self.arguments)
         given = self.given
         self.package.launched.append(" ".join(filter(None, (
-            self.name.replace("grouped_gemm_", ""), given.get("gate_up"), given.get("scale_layout"),
+            self.name[len("grouped_gemm_"):], given.get("gate_up"), given.get("scale_layout"),
             "gathered" if given["permute_x"] else "scattered" if given["permute_y"] else ""))))
         read = {argument.name: Tensor.at[pointer] for argument, pointer in zip(self.arguments, pointers)}
         ends, rows, (e, n, k) = read["m_sizes"].values, problem.dims[0] * given["topk"], (given[name] for name in "ENK")
@@ -175,9 +182,10 @@ class Kernel:
         x_rows = problem.dims[0] if given["permute_x"] else rows
         x, w = memory(read["x"], x_rows * k).reshape(x_rows, k), memory(read["w"], e * n * k).reshape(e, n, k)
         if self.name == "grouped_gemm_forward_fp8":
-            blocks, pitch = -(-k // 128), -(-rows // 4) * 4
-            scales = (memory(read["x_scales"], rows * blocks).reshape(rows, blocks) if given["scale_layout"] == "row_major"
-                      else memory(read["x_scales"], blocks * pitch).reshape(blocks, pitch)[:, :rows].T)
+            blocks, pitch = -(-k // 128), -(-x_rows // 4) * 4
+            scales = (memory(read["x_scales"], x_rows * blocks).reshape(x_rows, blocks)
+                      if given["scale_layout"] == "row_major" else
+                      memory(read["x_scales"], blocks * pitch).reshape(blocks, pitch)[:, :x_rows].T)
             of_w = memory(read["w_scales"], e * -(-n // 128) * blocks).reshape(e, -(-n // 128), blocks)
             x = x * scales.repeat(128, 1)[:, :k]
             w = w * of_w.repeat(128, 1).repeat(128, 2)[:, :n, :k]

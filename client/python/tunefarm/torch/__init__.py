@@ -8,9 +8,9 @@
     a = tunefarm.torch.grouped_gate_up(x, w_up, offs)                             # its first product and activation
     y = tunefarm.torch.scaled_grouped_mm(x_fp8, w_fp8.transpose(-2, -1), x_scales, w_scales.transpose(-2, -1), offs)
 
-All work in torch.compile, with rows as a dynamic size, and in CUDA graphs; all but scaled_grouped_mm are differentiable.
-What no loaded package has a tuned kernel for is computed by torch, which the logger "tunefarm.torch" says once for each
-reason. Products in fp8 with block scales torch does not compute: they need a package with their kernel.
+All work in torch.compile, with rows as a dynamic size, and in CUDA graphs, and are differentiable but for products in
+fp8. What no loaded package has a tuned kernel for is computed by torch, which the logger "tunefarm.torch" says once for
+each reason. Products in fp8 with block scales torch does not compute: they need a package with their kernel.
 
 Needs torch 2.8 or newer and libtunefarm-launch.so.1; neither grpcio nor a daemon. May be used from any thread.
 """

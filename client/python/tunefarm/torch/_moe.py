@@ -1,8 +1,7 @@
 """moe_mlp: a layer of experts, whose rows are sorted on the device and gathered and scattered by the kernels. Private.
 
-Rows: *flat* row token * topk + slot; *sorted* rows are those of expert 0 first, then those of expert 1, and so on.
-`indices` [R] has the flat row of each sorted one (the gradients of the second product take its token), `ends` [E] where
-each expert's sorted rows end.
+Flat and sorted rows, `indices` and `ends` are those of _routing.py; the gradients of the second product take the token
+of each sorted row as `indices`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from torch import Tensor
 from tunefarm._grouped_products import (DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_ACTIVATED, UP_DW, UP_DX, Role,
                                         transposed)
 from tunefarm.errors import InvalidArgumentError
-from tunefarm.torch import _gate_up
+from tunefarm.torch import _gate_up, _moe_fp8, _routing
 from tunefarm.torch import _grouped_mm as ops
 
 _INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
-def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> Tensor:
+def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor,
+            w_up_scales: Optional[Tensor] = None, w_down_scales: Optional[Tensor] = None) -> Tensor:
     """For each token t the sum over its experts e = topk_ids[t, s] of topk_weights[t, s] * down_e(silu(gate) * up),
     where gate and up are the first and the second half of up_e(x[t]). Returns [T, H] of x's type.
 
@@ -32,12 +32,24 @@ def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weig
     needed, a kernel that fuses the first product with the activation computes both, if a package has one: gate and up
     are not rounded to x's type then.
 
-    InvalidArgumentError: types, shapes or devices that do not fit together."""
+    Weights in fp8: w_up and w_down torch.float8_e4m3fn with a scale for each 128 x 128 elements, w_up_scales
+    [E, ceil(2 I / 128), ceil(H / 128)] and w_down_scales [E, ceil(H / 128), ceil(I / 128)] in float32, H and I multiples
+    of 16, and x bfloat16. x and silu(gate) * up are quantised here, a scale for each 128 elements of a row. There are no
+    gradients, and torch does not compute these products: see scaled_grouped_mm.
+
+    InvalidArgumentError: types, shapes or devices that do not fit together, or gradients of weights in fp8.
+    NotFoundError: no loaded package has grouped_gemm_forward_fp8. LaunchError: a launch failed."""
     _check(x, w_up, w_down, topk_ids, topk_weights)
     weights = topk_weights.float()
+    if w_up.dtype != x.dtype or w_down.dtype != x.dtype or w_up_scales is not None or w_down_scales is not None:
+        scaled_up, scaled_down = _moe_fp8.checked(x, w_up, w_down, w_up_scales, w_down_scales)
+        if ops.needs_gradient(x, weights):
+            raise InvalidArgumentError("moe_mlp has no gradients with weights in fp8: call it in torch.no_grad(), or "
+                                       "detach() what needs one")
+        return _moe_fp8.moe_mlp_fp8(x, scaled_up, scaled_down, topk_ids, weights)
     if ops.needs_gradient(x, w_up, w_down, weights):
         return _MoeMlp.apply(x, w_up, w_down, topk_ids, weights)
-    rows = _sorted(topk_ids, w_down.shape[0])
+    rows = _routing.sorted_rows(topk_ids, w_down.shape[0])
     activated = _product("up_activated", x, w_up, rows.ends, rows.indices, None, topk_ids.shape[1])
     return _reduced(activated, w_down, rows, weights, topk_ids.shape[1])
 
@@ -59,9 +71,6 @@ def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weigh
     for name, tensor in (("w_up", w_up), ("w_down", w_down), ("topk_ids", topk_ids), ("topk_weights", topk_weights)):
         if tensor.device != x.device:
             raise InvalidArgumentError(f"moe_mlp: {name} is on {tensor.device}, and x on {x.device}")
-    if w_up.dtype != x.dtype or w_down.dtype != x.dtype:
-        raise InvalidArgumentError(f"moe_mlp: x is {x.dtype}, w_up {w_up.dtype} and w_down {w_down.dtype}; they have "
-                                   "one type")
 
 
 # ---- Products of the layer ----
@@ -75,13 +84,8 @@ class _Step(NamedTuple):
     without: Callable[..., Tensor]
 
 
-def _scatter(sorted_rows: Tensor, indices: Tensor) -> Tensor:
-    return torch.empty_like(sorted_rows).index_copy_(0, indices.long(), sorted_rows)
-
-
 def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, topk: int) -> Tensor:
-    y = ops.multiply(a, w.transpose(-2, -1), ends)
-    return _scatter(y * weights.index_select(0, indices).to(y.dtype).unsqueeze(1), indices)
+    return _routing.weighted(ops.multiply(a, w.transpose(-2, -1), ends), indices, weights)
 
 
 def _up_activated(x: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
@@ -96,7 +100,7 @@ _STEPS: Dict[str, _Step] = {
     "up": _Step(UP, "TE", "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
         x.index_select(0, indices // topk), w.transpose(-2, -1), ends)),
     "up_activated": _Step(UP_ACTIVATED, "TE", "RI", _up_activated),
-    "up_dx": _Step(UP_DX, "RE", "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
+    "up_dx": _Step(UP_DX, "RE", "RK", lambda dy, w, ends, indices, weights, topk: _routing.scattered(
         ops.multiply(dy, w, ends), indices)),
     "up_dw": _Step(UP_DW, "RT", "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
         dy, x.index_select(0, indices // topk), ends)),
@@ -160,14 +164,9 @@ def _fit_together(step: _Step, a: Tensor, b: Tensor, ends: Tensor, indices: Tens
                   topk: int) -> bool:
     """Whether a kernel may read the arguments, which anybody may have given to the operator."""
     device, rows = a.get_device(), indices.shape[0]
-    lists = [(ends, torch.int32), (indices, torch.int32)]
-    if step.role.fuse_mul_post:
-        if weights is None or weights.shape[0] != rows:
-            return False
-        lists.append((weights, torch.float32))
-    for each, dtype in lists:
-        if each.get_device() != device or each.dtype is not dtype or each.dim() != 1 or not each.is_contiguous():
-            return False
+    if step.role.fuse_mul_post and weights is None or not _routing.are_lists(
+            ends, indices, weights if step.role.fuse_mul_post else None, device):
+        return False
     extents = {"T": rows // topk, "R": rows, "E": ends.shape[0]}
     return (b.dtype is a.dtype and b.get_device() == device and rows % topk == 0 and
             (a.shape[0], b.shape[0]) == (extents[step.rows[0]], extents[step.rows[1]]) and
@@ -194,26 +193,10 @@ def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, 
 
 # ---- The layer ----
 
-class _Rows(NamedTuple):
-    """Which rows each expert has."""
-
-    ends: Tensor
-    indices: Tensor
-    order: Tensor  # indices in 64 bits
-
-
-def _sorted(topk_ids: Tensor, experts: int) -> _Rows:
-    sorted_ids, order = torch.sort(topk_ids.reshape(-1).to(torch.int32), stable=True)
-    numbers = torch.arange(experts, dtype=torch.int32, device=topk_ids.device)
-    ends = torch.searchsorted(sorted_ids, numbers, right=True, out_int32=True)
-    return _Rows(ends, order.to(torch.int32), order)
-
-
-def _reduced(activated: Tensor, w_down: Tensor, rows: _Rows, topk_weights: Tensor, topk: int) -> Tensor:
+def _reduced(activated: Tensor, w_down: Tensor, rows: _routing.Rows, topk_weights: Tensor, topk: int) -> Tensor:
     """The second product, added up for each token."""
     y = _product("down", activated, w_down, rows.ends, rows.indices, topk_weights.reshape(-1), topk)
-    # Also where autocast would make it single precision.
-    return y.view(topk_weights.shape[0], topk, w_down.shape[1]).sum(1, dtype=y.dtype)
+    return _routing.added_up(y, topk_weights.shape[0], topk)
 
 
 class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
@@ -221,7 +204,7 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
                 topk_weights: Tensor) -> Tensor:
         topk = topk_ids.shape[1]
-        rows = _sorted(topk_ids, w_down.shape[0])
+        rows = _routing.sorted_rows(topk_ids, w_down.shape[0])
         up = _product("up", x, w_up, rows.ends, rows.indices, None, topk)
         ctx.save_for_backward(x, w_up, w_down, up, topk_weights.reshape(-1), *rows)
         ctx.topk = topk
