@@ -74,7 +74,7 @@ def launcher_of(x: Tensor, w: Tensor, offs: Tensor, rows: int, layout: str) -> A
 
 
 def _check(x: Tensor, w: Tensor, layout: str) -> None:
-    if layout not in GATE_UP:
+    if layout not in ("split", "blocks"):
         raise InvalidArgumentError(f"grouped_gate_up: layout is {layout!r}; it is 'split' where all rows of gate come "
                                    f"first, or 'blocks' where {_BLOCK} of gate and {_BLOCK} of up take turns")
     if x.dim() != 2 or w.dim() != 3 or x.shape[1] != w.shape[2]:

@@ -206,7 +206,8 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         topk = topk_ids.shape[1]
         rows = _routing.sorted_rows(topk_ids, w_down.shape[0])
         up = _product("up", x, w_up, rows.ends, rows.indices, None, topk)
-        ctx.save_for_backward(x, w_up, w_down, up, topk_weights.reshape(-1), *rows)
+        weights = topk_weights.reshape(-1)
+        ctx.save_for_backward(x, w_up, w_down, up, weights, rows.ends, rows.indices, rows.order)
         ctx.topk = topk
         return _reduced(_gate_up.activated(up, "split"), w_down, rows, topk_weights, topk)
 

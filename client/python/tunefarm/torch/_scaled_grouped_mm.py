@@ -77,7 +77,7 @@ def known_of(roles: Dict[str, Role], topk: int, input: Tensor, mat2: Tensor, sca
     signature = (roles["row_major"], topk, layout, input.shape[1:], scale_a.shape[1:],
                  scale_a.shape[:1] == input.shape[:1], mat2.shape, mat2.stride(), scale_b.shape, scale_b.stride(),
                  offs.shape, input.dtype, mat2.dtype, scale_a.dtype, scale_b.dtype, offs.dtype,
-                 input.device, mat2.device, scale_a.device, scale_b.device, offs.device)
+                 input.get_device(), mat2.get_device(), scale_a.get_device(), scale_b.get_device(), offs.get_device())
     known: Any = ops.products.calls.get(signature, _UNKNOWN)
     if known is not _UNKNOWN:
         return known
