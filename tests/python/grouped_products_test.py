@@ -15,7 +15,9 @@ from tunefarm.launch import Argument, Plan
 from tunefarm.v1 import kernel_pb2, value_pb2
 
 KERNELS = pathlib.Path(os.environ["TUNEFARM_SOURCE_DIR"]) / "kernels" / "grouped_gemm"
-ROLES = {name: role for name, role in vars(products).items() if isinstance(role, products.Role)}
+ROLES = {**{name: role for name, role in vars(products).items() if isinstance(role, products.Role)},
+         **{f"{name} {layout}": role for name in ("FP8", "FP8_UP", "FP8_DOWN", "GATE_UP")
+            for layout, role in vars(products)[name].items()}}
 BF16 = "the caller's bfloat16"
 
 
@@ -73,16 +75,25 @@ class Layouts(unittest.TestCase):
             self.assertIs(products.transposed(shape, strides), expected, (shape, strides))
 
     def test_the_roles_are_what_the_definitions_say(self):
-        self.assertEqual(len(ROLES), 9)
+        self.assertEqual(len(ROLES), 18)
         for name, role in ROLES.items():
             definition = _definitions.load(KERNELS / f"{role.kernel}.pbtxt")
-            buffers = {argument.name for argument in definition.arguments if argument.HasField("buffer")}
-            given = [each for launch in definition.launches for each in launch.kernel.arguments if each in buffers]
-            self.assertEqual(tuple(dict.fromkeys(given)), role.arguments, name)
-            compiled = {dim.name for dim in definition.dims
-                        if dim.type == value_pb2.VALUE_TYPE_BOOL and dim.bind == kernel_pb2.BIND_COMPILE}
-            self.assertEqual(set(role.dims()), compiled, name)
-            self.assertIn("group_ends", [dim.name for dim in definition.dims])
+            # A package gives them in the order of the definition.
+            given = {each for launch in definition.launches for each in launch.kernel.arguments}
+            self.assertEqual(tuple(argument.name for argument in definition.arguments
+                                   if argument.HasField("buffer") and argument.name in given), role.arguments, name)
+            known = {dim.name: dim for dim in definition.dims if not dim.inputs_only}
+            kinds = (value_pb2.VALUE_TYPE_BOOL, value_pb2.VALUE_TYPE_STRING)
+            words = {each for each, dim in known.items() if dim.type in kinds}
+            self.assertEqual(set(role.dims()), words - {"dtype"}, name)
+            for each, value in role.dims().items():
+                if isinstance(value, str):
+                    self.assertIn(value, [one.string_value for one in known[each].values], name)
+                else:
+                    self.assertEqual(known[each].bind, kernel_pb2.BIND_COMPILE, name)
+            self.assertIn("group_ends", known)
+            if role.takes_default:
+                self.assertIn("fp8", [one.string_value for one in known["dtype"].values])
 
     def test_nothing_needs_torch(self):
         code = "import sys; sys.modules.update(dict.fromkeys(('torch', 'grpc', 'google', 'numpy'))); import tunefarm._grouped_products"
@@ -133,6 +144,43 @@ class Finding(unittest.TestCase):
             for tokens in (1, 2, 3, 4, 1, 2, 3, 4):
                 self.assertFalse(product.launch(tokens, (1, 2), 7))
         self.assertEqual((package.made.launched, len(package.made.looked_up)), ([], 5))
+
+    def test_texts_are_compiled_in(self):
+        package = Package({8: plan()}, "grouped_gemm_gate_up", products.UP_ACTIVATED.arguments)
+        self.table.load(package)
+        self.assertTrue(self.table.find((products.UP_ACTIVATED, 4, 16, 32, BF16, 8, 1), "bf16", 8).launcher(8))
+        ((_, dims),) = package.given
+        self.assertEqual(dims, dict(device=1, E=4, N=16, K=32, dtype="bf16", topk=8, group_ends=1, permute_x=True,
+                                    permute_y=False, gate_up="split"))
+
+    def test_where_nothing_else_computes_it_a_default_config_is_launched_and_said_once(self):
+        role = products.FP8["row_major"]
+        key = (role, 4, 16, 32, "e4m3", 1, 0)
+        plans = {tokens: plan("DEFAULT", workspace=8 if tokens == 2 else 0) for tokens in (1, 2, 3, 64)}
+        default = Package(plans, role.kernel, role.arguments)
+        tuned = Package({64: plan()}, role.kernel, role.arguments)
+        for package in (tuned, default):
+            self.table.load(package)
+        product = self.table.find(key, "fp8", 64)
+        self.assertTrue(product.launch(64, (1,), 0))
+        with self.assertLogs(products.logger, logging.WARNING) as logs:
+            self.assertTrue(product.launch(1, (2,), 0))
+            self.assertFalse(product.launch(2, (3,), 0))
+            self.assertTrue(product.launch(3, (4,), 0))
+        self.assertEqual((tuned.made.launched, default.made.launched), ([(64, (1,), 0)], [(1, (2,), 0), (3, (4,), 0)]))
+        self.assertEqual(len(logs.output), 1)
+        self.assertRegex(logs.output[0], "grouped_gemm_forward_fp8 tuned for E=4, N=16, K=32, dtype=fp8, "
+                         "scale_layout=row_major on CUDA device 0, topk=1 .*such as 1, which get the default config$")
+
+    def test_where_nothing_else_computes_it_the_reason_is_for_an_error(self):
+        role = products.FP8["mn_major"]
+        key = (role, 4, 16, 32, "e4m3", 1, 0)
+        self.assertIsNone(self.table.find(key, "fp8", 64))
+        self.assertEqual(products._noted, set())
+        self.assertRegex(self.table.missing[key], "^no loaded package has grouped_gemm_forward_fp8 tuned for .*mn_major.*"
+                         f"{products.ENVIRONMENT}")
+        self.table.load(Package({64: plan()}))
+        self.assertEqual(self.table.missing, {})
 
     def test_memory_of_plans_is_bounded(self):
         package = Package(dict.fromkeys(range(5000), plan()))

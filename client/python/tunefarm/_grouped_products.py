@@ -2,7 +2,8 @@
 no torch. Private.
 
 The kernels are those of kernels/grouped_gemm, whose weights W are [E, N, K] in row-major order: forward Y = X W^T,
-dX = dY W, dW = dY^T X, each for the rows of one expert.
+dX = dY W, dW = dY^T X, each for the rows of one expert; forward in fp8 with block scales, and gate and up with their
+activation.
 """
 
 from __future__ import annotations
@@ -27,23 +28,30 @@ _REMEMBERED_MAX = 1024  # entries of a table of what was found out
 
 @dataclasses.dataclass(frozen=True, eq=False)  # equal to itself alone, so that it is found fast as a part of a key
 class Role:
-    """A product and the flags that are compiled into its binary. Arguments in order: two matrices, the result, where
-    the groups end, which rows are gathered or scattered, and for the forward product the weights of rows."""
+    """A product and the dims that belong to its binary. Arguments in order: two matrices, in fp8 their scales, the
+    result, where the groups end, which rows are gathered or scattered, and all but dX and dW the weights of rows."""
 
     kernel: str
     arguments: Tuple[str, ...]
     permute_x: bool = False
     permute_y: bool = False
-    fuse_mul_post: Optional[bool] = None  # None: the kernel has no such dim
+    # None: the kernel has no such dim.
+    fuse_mul_post: Optional[bool] = None
+    scale_layout: Optional[str] = None
+    gate_up: Optional[str] = None
+    takes_default: bool = False  # is launched with a config that nobody has tuned: nothing else computes the product
 
     def dims(self) -> Dict[str, Any]:
-        fused = {} if self.fuse_mul_post is None else {"fuse_mul_post": self.fuse_mul_post}
-        return {"permute_x": self.permute_x, "permute_y": self.permute_y, **fused}
+        own = {"fuse_mul_post": self.fuse_mul_post, "scale_layout": self.scale_layout, "gate_up": self.gate_up}
+        return {"permute_x": self.permute_x, "permute_y": self.permute_y,
+                **{name: value for name, value in own.items() if value is not None}}
 
 
 _FORWARD = ("grouped_gemm_forward", ("x", "w", "y", "m_sizes", "gather_indices", "topk_weights"))
 _DX = ("grouped_gemm_dx", ("dy", "w", "dx", "m_sizes", "gather_indices"))
 _DW = ("grouped_gemm_dw", ("dy", "x", "dw", "m_sizes", "gather_indices"))
+_FP8 = ("grouped_gemm_forward_fp8", ("x", "w", "x_scales", "w_scales", "y", "m_sizes", "gather_indices", "topk_weights"))
+_GATE_UP = ("grouped_gemm_gate_up", ("x", "w", "y", "m_sizes", "gather_indices", "no_weights"))
 
 FORWARD = Role(*_FORWARD, fuse_mul_post=False)
 DX = Role(*_DX)
@@ -56,6 +64,15 @@ UP_DW = Role(*_DW, permute_x=True)
 DOWN = Role(*_FORWARD, permute_y=True, fuse_mul_post=True)
 DOWN_DX = Role(*_DX, permute_y=True)
 DOWN_DW = Role(*_DW, permute_y=True)
+_SCALE_LAYOUTS = ("row_major", "mn_major")
+FP8 = {layout: Role(*_FP8, fuse_mul_post=False, scale_layout=layout, takes_default=True) for layout in _SCALE_LAYOUTS}
+"""By the layout of the rows' scales."""
+FP8_UP = {layout: Role(*_FP8, permute_x=True, fuse_mul_post=False, scale_layout=layout) for layout in _SCALE_LAYOUTS}
+FP8_DOWN = {layout: Role(*_FP8, permute_y=True, fuse_mul_post=True, scale_layout=layout) for layout in _SCALE_LAYOUTS}
+GATE_UP = {layout: Role(*_GATE_UP, gate_up=layout) for layout in ("split", "blocks")}
+"""By how the weights hold gate and up."""
+# UP of a layer with its activation, where no gradient needs gate and up.
+UP_ACTIVATED = Role(*_GATE_UP, permute_x=True, gate_up="split")
 
 
 def transposed(shape: Sequence[int], strides: Sequence[int]) -> Optional[bool]:
@@ -80,11 +97,12 @@ def remember(table: Dict[Any, Any], key: Any, value: Any) -> None:
 
 class Product:
     """Loaded kernels that compute the same, of which only the number of tokens is open. The first one that has a tuned
-    config for it is launched."""
+    config for it is launched, and with `takes_default` otherwise the first one with its default config."""
 
-    def __init__(self, kernels: Sequence[launch.Kernel], what: str) -> None:
+    def __init__(self, kernels: Sequence[launch.Kernel], what: str, takes_default: bool = False) -> None:
         self._kernels = tuple(kernels)
         self._what = what  # is not tuned where that is so, for people
+        self._takes_default = takes_default
         self._launchers: Dict[int, Any] = {}  # by tokens
         self._has_noted = False
 
@@ -97,8 +115,8 @@ class Product:
         return True
 
     def launcher(self, tokens: int) -> Any:
-        """A function of addresses and a stream that enqueues it, or False where only a default config answers, which
-        nobody has tuned, or where the launch needs a workspace or prepared arguments."""
+        """A function of addresses and a stream that enqueues it, or False where only a default config answers that is
+        not taken, or where the launch needs a workspace or prepared arguments."""
         launcher = self._launchers.get(tokens)
         if launcher is None:
             launcher = self._look_up(tokens)
@@ -106,18 +124,24 @@ class Product:
         return launcher
 
     def _look_up(self, tokens: int) -> Any:
+        launcher: Any = False
         for kernel in self._kernels:
             try:
                 problem = kernel._look_up((tokens,))
             except TunefarmError:
                 continue
             plan = problem.plan
-            if plan.match != "DEFAULT" and not plan.workspace_bytes and not plan.needs_prepare:
+            if plan.workspace_bytes or plan.needs_prepare:
+                continue
+            if plan.match != "DEFAULT":
                 return functools.partial(kernel._launch_checked, problem)
+            if self._takes_default and not launcher:
+                launcher = functools.partial(kernel._launch_checked, problem)
         if not self._has_noted:
             self._has_noted = True
-            note(f"no loaded package has {self._what} for some numbers of tokens, such as {tokens}")
-        return False
+            note(f"no loaded package has {self._what} for some numbers of tokens, such as {tokens}"
+                 f"{', which get the default config' if launcher else ''}")
+        return launcher
 
 
 # Role, E, N, K, type of elements, topk, CUDA device. A type is the caller's own object; names maps it to the kernels'.
@@ -133,6 +157,8 @@ class Products:
         self._lock = threading.RLock()
         self.found: Dict[Key, Optional[Product]] = {}
         """What was looked up; None: no package has it."""
+        self.missing: Dict[Key, str] = {}
+        """Which kernel no package has, and why, for those where nothing else computes the product."""
         self.calls: Dict[Any, Any] = {}
         """What `tunefarm.torch` derives from it; kept by `remember` and forgotten with it."""
 
@@ -147,7 +173,7 @@ class Products:
 
     def forget(self) -> None:
         """What was looked up."""
-        self.found, self.calls = {}, {}
+        self.found, self.missing, self.calls = {}, {}, {}
 
     def find(self, key: Key, data_type: str, tokens: int) -> Optional[Product]:
         """Looks `key` up in all packages. `data_type`: the kernels' name of the key's; `tokens`: of the launch, whose
@@ -158,12 +184,15 @@ class Products:
                 return found[key]
             self._read_environment()
             role, experts, n, k, _, topk, device = key
-            flags = "".join(f", {name}" for name, value in role.dims().items() if value)
+            flags = "".join(f", {name}" if value is True else f", {name}={value}"
+                            for name, value in role.dims().items() if value)
             what = (f"{role.kernel} tuned for E={experts}, N={n}, K={k}, dtype={data_type}{flags} on "
                     f"{'the CPU' if device < 0 else f'CUDA device {device}'}")
             product, reason = self._load_product(key, data_type, what)
             if product is not None:
                 product.launcher(tokens)
+            elif role.takes_default:
+                remember(self.missing, key, f"no loaded package has {what}{reason}")
             else:
                 note(f"no loaded package has {what}{reason}")
             remember(found, key, product)
@@ -190,7 +219,7 @@ class Products:
             except TunefarmError as error:
                 reasons.append(str(error))
         if kernels:
-            return Product(kernels, f"{what}, topk={topk}"), ""
+            return Product(kernels, f"{what}, topk={topk}", role.takes_default), ""
         return None, f" ({'; '.join(reasons)})" if reasons else ""
 
     def _read_environment(self) -> None:

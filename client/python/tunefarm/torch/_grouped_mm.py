@@ -25,7 +25,8 @@ _C: Any = torch._C
 Package = launch.Package
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}
-"""The kernels' names of types of elements."""
+"""The kernels' names of types of elements whose products torch computes, too."""
+_KERNEL_NAMES = {**NAMES, torch.float8_e4m3fn: "fp8"}
 
 products = Products()
 _UNKNOWN: Any = object()
@@ -54,14 +55,14 @@ def grouped_mm(input: Tensor, mat2: Tensor, offs: Optional[Tensor] = None, bias:
             if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
                 return _apply_grouped_mm(input, mat2, offs, known.multiply)
             return known.multiply(input, mat2, offs)
-    reason = _not_covered(input, mat2, offs, bias, out_dtype)
+    reason = not_covered(input, mat2, offs, bias, out_dtype)
     if reason is not None:
         _note(reason)
         return _torch_grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
     return multiply(input, mat2, offs)
 
 
-def _not_covered(input: Tensor, mat2: Tensor, offs: Optional[Tensor], bias: Optional[Tensor],
+def not_covered(input: Tensor, mat2: Tensor, offs: Optional[Tensor], bias: Optional[Tensor],
                  out_dtype: Optional[torch.dtype]) -> Optional[str]:
     """Why the operators do not take such a call. torch.compile traces it: it reads nothing that depends on rows."""
     if offs is None or input.dim() != 2 or mat2.dim() != 3:
@@ -134,10 +135,16 @@ def _is_watched() -> bool:
             forward_ad._current_level >= 0)
 
 
-def is_direct(a: Tensor, b: Tensor, c: Tensor) -> bool:
+def is_direct(a: Tensor, b: Tensor, c: Tensor, *others: Tensor) -> bool:
     """Whether nobody wants to see a call with these tensors."""
     return (not is_compiling() and type(a) in _PLAIN and type(b) in _PLAIN and type(c) in _PLAIN and
-            not _is_watched())
+            (not others or all([type(each) in _PLAIN for each in others])) and not _is_watched())
+
+
+def needs_gradient(*tensors: Tensor) -> bool:
+    """Whether a call with these tensors is differentiated, in either mode."""
+    return ((torch.is_grad_enabled() and any([each.requires_grad for each in tensors])) or
+            (not is_compiling() and getattr(forward_ad, "_current_level", -1) >= 0))
 
 
 def multiply(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
@@ -172,7 +179,7 @@ def multiply_now(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
         if layout is None:
             note("grouped_mm is tuned for weights that lie in memory without gaps; torch computes it for others")
         if (layout is None or depth != inner or mat2.dtype is not dtype or mat2.get_device() != device or
-                not _are_ends(offs, experts, device)):
+                not are_ends(offs, experts, device)):
             return _multiply_by_torch(input, mat2, offs)
         if not rows:
             return input.new_empty((0, columns))
@@ -186,7 +193,7 @@ def multiply_now(input: Tensor, mat2: Tensor, offs: Tensor) -> Tensor:
 def multiply_weights_now(a: Tensor, b: Tensor, offs: Tensor) -> Tensor:
     (rows, n), (b_rows, k), experts = a.shape, b.shape, offs.shape[0]
     dtype, device = a.dtype, a.get_device()
-    if (rows != b_rows or b.dtype is not dtype or b.get_device() != device or not _are_ends(offs, experts, device)):
+    if (rows != b_rows or b.dtype is not dtype or b.get_device() != device or not are_ends(offs, experts, device)):
         return _multiply_weights_by_torch(a, b, offs)
     if not rows:
         return a.new_zeros((experts, n, k))
@@ -226,10 +233,7 @@ class _Known:
             input, offs = fitting(input), offs.contiguous()
             mat2 = mat2 if w % ALIGNMENT == 0 else mat2.clone()
             a, w = input.data_ptr(), mat2.data_ptr()
-        if _current_device() == device:
-            out = _empty_strided((rows, columns), (columns, 1), input.dtype)
-        else:
-            out = input.new_empty((rows, columns))
+        out = new_rows(input, rows, columns, input.dtype, device)
         y, ends = out.data_ptr(), offs.data_ptr()
         # What a packed product does not use is handed over all the same.
         launcher((a, w, y, ends, ends, ends) if self.is_forward else (a, w, y, ends, ends), stream_of(device))
@@ -240,13 +244,21 @@ def find(key: Key, tokens: int) -> Optional[Product]:
     """The kernel for a key; `tokens`: of the launch."""
     product = products.found.get(key, _UNKNOWN)
     if product is _UNKNOWN:
-        return products.find(key, NAMES.get(key[4], str(key[4])), tokens)
+        return products.find(key, _KERNEL_NAMES.get(key[4], str(key[4])), tokens)
     return product
 
 
-def _are_ends(offs: Tensor, experts: int, device: int) -> bool:
+def are_ends(offs: Tensor, experts: int, device: int) -> bool:
+    """Whether these are ends of groups of so many experts on the device of this number."""
     return (offs.dtype is torch.int32 and offs.dim() == 1 and offs.shape[0] == experts and
             offs.get_device() == device)
+
+
+def new_rows(like: Tensor, rows: int, columns: int, dtype: torch.dtype, device: int) -> Tensor:
+    """Memory for a result on the device of `like`, which has this number."""
+    if _current_device() == device:
+        return _empty_strided((rows, columns), (columns, 1), dtype)
+    return like.new_empty((rows, columns), dtype=dtype)
 
 
 def fitting(tensor: Tensor) -> Tensor:

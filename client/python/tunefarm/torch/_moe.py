@@ -1,8 +1,7 @@
 """moe_mlp: a layer of experts, whose rows are sorted on the device and gathered and scattered by the kernels. Private.
 
-Rows: *flat* row token * topk + slot; *sorted* rows are those of expert 0 first, then those of expert 1, and so on.
-`indices` [R] has the flat row of each sorted one (the gradients of the second product take its token), `ends` [E] where
-each expert's sorted rows end.
+Flat and sorted rows, `indices` and `ends` are those of _routing.py; the gradients of the second product take the token
+of each sorted row as `indices`.
 """
 
 from __future__ import annotations
@@ -12,23 +11,47 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from tunefarm._grouped_products import DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_DW, UP_DX, Role, transposed
+from tunefarm._grouped_products import (DOWN, DOWN_DW, DOWN_DX, MULTIPLE, UP, UP_ACTIVATED, UP_DW, UP_DX, Role,
+                                        transposed)
 from tunefarm.errors import InvalidArgumentError
+from tunefarm.torch import _gate_up, _moe_fp8, _routing
 from tunefarm.torch import _grouped_mm as ops
 
 _INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
-def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> Tensor:
+def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor,
+            w_up_scales: Optional[Tensor] = None, w_down_scales: Optional[Tensor] = None) -> Tensor:
     """For each token t the sum over its experts e = topk_ids[t, s] of topk_weights[t, s] * down_e(silu(gate) * up),
     where gate and up are the first and the second half of up_e(x[t]). Returns [T, H] of x's type.
 
     x [T, H], w_up [E, 2 I, H], w_down [E, H, I]: bfloat16 or float16; topk_ids [T, topk]: integers from 0 to E - 1,
     which are not checked, since that would wait for the device; topk_weights [T, topk]: float32, rounded to x's type
     before the multiplication. Gradients of x, w_up, w_down and topk_weights, once: not gradients of gradients. Products
-    for which no package has the kernel with gathered rows are packed ones around gathers of torch."""
+    for which no package has the kernel with gathered rows are packed ones around gathers of torch. Where no gradient is
+    needed, a kernel that fuses the first product with the activation computes both, if a package has one: gate and up
+    are not rounded to x's type then.
+
+    Weights in fp8: w_up and w_down torch.float8_e4m3fn with a scale for each 128 x 128 elements, w_up_scales
+    [E, ceil(2 I / 128), ceil(H / 128)] and w_down_scales [E, ceil(H / 128), ceil(I / 128)] in float32, H and I multiples
+    of 16, and x bfloat16. x and silu(gate) * up are quantised here, a scale for each 128 elements of a row. There are no
+    gradients, and torch does not compute these products: see scaled_grouped_mm.
+
+    InvalidArgumentError: types, shapes or devices that do not fit together, or gradients of weights in fp8.
+    NotFoundError: no loaded package has grouped_gemm_forward_fp8. LaunchError: a launch failed."""
     _check(x, w_up, w_down, topk_ids, topk_weights)
-    return _MoeMlp.apply(x, w_up, w_down, topk_ids, topk_weights.float())
+    weights = topk_weights.float()
+    if w_up.dtype != x.dtype or w_down.dtype != x.dtype or w_up_scales is not None or w_down_scales is not None:
+        scaled_up, scaled_down = _moe_fp8.checked(x, w_up, w_down, w_up_scales, w_down_scales)
+        if ops.needs_gradient(x, weights):
+            raise InvalidArgumentError("moe_mlp has no gradients with weights in fp8: call it in torch.no_grad(), or "
+                                       "detach() what needs one")
+        return _moe_fp8.moe_mlp_fp8(x, scaled_up, scaled_down, topk_ids, weights)
+    if ops.needs_gradient(x, w_up, w_down, weights):
+        return _MoeMlp.apply(x, w_up, w_down, topk_ids, weights)
+    rows = _routing.sorted_rows(topk_ids, w_down.shape[0])
+    activated = _product("up_activated", x, w_up, rows.ends, rows.indices, None, topk_ids.shape[1])
+    return _reduced(activated, w_down, rows, weights, topk_ids.shape[1])
 
 
 def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weights: Tensor) -> None:
@@ -48,9 +71,6 @@ def _check(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weigh
     for name, tensor in (("w_up", w_up), ("w_down", w_down), ("topk_ids", topk_ids), ("topk_weights", topk_weights)):
         if tensor.device != x.device:
             raise InvalidArgumentError(f"moe_mlp: {name} is on {tensor.device}, and x on {x.device}")
-    if w_up.dtype != x.dtype or w_down.dtype != x.dtype:
-        raise InvalidArgumentError(f"moe_mlp: x is {x.dtype}, w_up {w_up.dtype} and w_down {w_down.dtype}; they have "
-                                   "one type")
 
 
 # ---- Products of the layer ----
@@ -60,24 +80,27 @@ class _Step(NamedTuple):
 
     role: Role
     rows: str  # of a and b: T (tokens), R (sorted or flat rows) or E (experts)
-    output: str  # the extents of the result, of R, E, N, K
+    output: str  # the extents of the result, of R, E, N, K and I, which is N / 2
     without: Callable[..., Tensor]
 
 
-def _scatter(sorted_rows: Tensor, indices: Tensor) -> Tensor:
-    return torch.empty_like(sorted_rows).index_copy_(0, indices.long(), sorted_rows)
-
-
 def _down(a: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Tensor, topk: int) -> Tensor:
-    y = ops.multiply(a, w.transpose(-2, -1), ends)
-    return _scatter(y * weights.index_select(0, indices).to(y.dtype).unsqueeze(1), indices)
+    return _routing.weighted(ops.multiply(a, w.transpose(-2, -1), ends), indices, weights)
+
+
+def _up_activated(x: Tensor, w: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
+                  topk: int) -> Tensor:
+    if _gate_up.launcher_of(x, w, ends, indices.shape[0], "split"):
+        return _gate_up.gate_up_now(x.index_select(0, indices // topk), w, ends, "split")
+    return _gate_up.activated(layer_product_now("up", x, w, ends, indices, None, topk), "split")
 
 
 # By the products' names in the operator. x and a are what the layer's products take, dy gradients of what they give.
 _STEPS: Dict[str, _Step] = {
     "up": _Step(UP, "TE", "RN", lambda x, w, ends, indices, weights, topk: ops.multiply(
         x.index_select(0, indices // topk), w.transpose(-2, -1), ends)),
-    "up_dx": _Step(UP_DX, "RE", "RK", lambda dy, w, ends, indices, weights, topk: _scatter(
+    "up_activated": _Step(UP_ACTIVATED, "TE", "RI", _up_activated),
+    "up_dx": _Step(UP_DX, "RE", "RK", lambda dy, w, ends, indices, weights, topk: _routing.scattered(
         ops.multiply(dy, w, ends), indices)),
     "up_dw": _Step(UP_DW, "RT", "ENK", lambda dy, x, ends, indices, weights, topk: ops.multiply_weights(
         dy, x.index_select(0, indices // topk), ends)),
@@ -94,19 +117,20 @@ def _extents(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor) 
     step = _STEPS[product]
     if step.output == "ENK":
         return ends.shape[0], a.shape[1], b.shape[1]
-    return indices.shape[0], b.shape[1] if step.output == "RN" else b.shape[2]
+    return indices.shape[0], {"RN": b.shape[1], "RI": b.shape[1] // 2, "RK": b.shape[2]}[step.output]
 
 
 def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
                       topk: int) -> Tensor:
     """One of the layer's products, by name:
 
-    | up      | x [T, K] by token        | w [E, N, K]       | sorted rows [R, N]               |
-    | up_dx   | dy [R, N], sorted        | w                 | flat rows [R, K]                 |
-    | up_dw   | dy [R, N], sorted        | x [T, K] by token | [E, N, K]                        |
-    | down    | x [R, K], sorted         | w [E, N, K]       | flat rows [R, N], times weights  |
-    | down_dx | dy [T, N] by token       | w                 | sorted rows [R, K]               |
-    | down_dw | dy [T, N] by token       | x [R, K], sorted  | [E, N, K]                        |
+    | up           | x [T, K] by token   | w [E, N, K]       | sorted rows [R, N]                          |
+    | up_activated | x [T, K] by token   | w [E, N, K]       | sorted rows [R, N / 2] of silu(gate) * up   |
+    | up_dx        | dy [R, N], sorted   | w                 | flat rows [R, K]                            |
+    | up_dw        | dy [R, N], sorted   | x [T, K] by token | [E, N, K]                                   |
+    | down         | x [R, K], sorted    | w [E, N, K]       | flat rows [R, N], times weights             |
+    | down_dx      | dy [T, N] by token  | w                 | sorted rows [R, K]                          |
+    | down_dw      | dy [T, N] by token  | x [R, K], sorted  | [E, N, K]                                   |
 
     For down_dx and down_dw `indices` has the token of each sorted row: dy has one row for all rows of a token."""
     step = _STEPS[product]
@@ -129,7 +153,7 @@ def layer_product_now(product: str, a: Tensor, b: Tensor, ends: Tensor, indices:
             out = a.new_empty(shape)
             # The kernels of down_dx and down_dw expect dy in flat order, and read the rows of it that `indices` has.
             pointers = tuple([each.data_ptr() for each in (a, b, out, ends, indices)])
-            if step.role.kernel == UP.kernel:
+            if len(step.role.arguments) > len(pointers):  # weights of rows, which not every product uses
                 pointers += ((ends if weights is None else weights).data_ptr(),)
             launcher(pointers, ops.stream_of(device))
             return out
@@ -140,18 +164,13 @@ def _fit_together(step: _Step, a: Tensor, b: Tensor, ends: Tensor, indices: Tens
                   topk: int) -> bool:
     """Whether a kernel may read the arguments, which anybody may have given to the operator."""
     device, rows = a.get_device(), indices.shape[0]
-    lists = [(ends, torch.int32), (indices, torch.int32)]
-    if step.role.fuse_mul_post:
-        if weights is None or weights.shape[0] != rows:
-            return False
-        lists.append((weights, torch.float32))
-    for each, dtype in lists:
-        if each.get_device() != device or each.dtype is not dtype or each.dim() != 1 or not each.is_contiguous():
-            return False
+    if step.role.fuse_mul_post and weights is None or not _routing.are_lists(
+            ends, indices, weights if step.role.fuse_mul_post else None, device):
+        return False
     extents = {"T": rows // topk, "R": rows, "E": ends.shape[0]}
     return (b.dtype is a.dtype and b.get_device() == device and rows % topk == 0 and
             (a.shape[0], b.shape[0]) == (extents[step.rows[0]], extents[step.rows[1]]) and
-            (step.output == "ENK" or a.shape[1] == b.shape[2 if step.output == "RN" else 1]))
+            (step.output == "ENK" or a.shape[1] == b.shape[1 if step.output == "RK" else 2]))
 
 
 def _fake_layer_product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, weights: Optional[Tensor],
@@ -174,23 +193,23 @@ def _product(product: str, a: Tensor, b: Tensor, ends: Tensor, indices: Tensor, 
 
 # ---- The layer ----
 
+def _reduced(activated: Tensor, w_down: Tensor, rows: _routing.Rows, topk_weights: Tensor, topk: int) -> Tensor:
+    """The second product, added up for each token."""
+    y = _product("down", activated, w_down, rows.ends, rows.indices, topk_weights.reshape(-1), topk)
+    return _routing.added_up(y, topk_weights.shape[0], topk)
+
+
 class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor,
                 topk_weights: Tensor) -> Tensor:
-        tokens, topk = topk_ids.shape
-        experts, hidden, inner = w_down.shape
-        sorted_ids, order = torch.sort(topk_ids.reshape(-1).to(torch.int32), stable=True)
-        numbers = torch.arange(experts, dtype=torch.int32, device=x.device)
-        ends = torch.searchsorted(sorted_ids, numbers, right=True, out_int32=True)
-        indices = order.to(torch.int32)
+        topk = topk_ids.shape[1]
+        rows = _routing.sorted_rows(topk_ids, w_down.shape[0])
+        up = _product("up", x, w_up, rows.ends, rows.indices, None, topk)
         weights = topk_weights.reshape(-1)
-        up = _product("up", x, w_up, ends, indices, None, topk)
-        hidden_rows = torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]
-        y = _product("down", hidden_rows, w_down, ends, indices, weights, topk)
-        ctx.save_for_backward(x, w_up, w_down, up, weights, ends, indices, order)
+        ctx.save_for_backward(x, w_up, w_down, up, weights, rows.ends, rows.indices, rows.order)
         ctx.topk = topk
-        return y.view(tokens, topk, hidden).sum(1, dtype=y.dtype)  # also where autocast would make it single precision
+        return _reduced(_gate_up.activated(up, "split"), w_down, rows, topk_weights, topk)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
