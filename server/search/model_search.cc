@@ -54,6 +54,13 @@ void ModelSearch::FillPool(const History& history) {
   }
 }
 
+void ModelSearch::FindNearestOfBest(const History& history) {
+  if (history.elite().empty() || history.elite().front() == nearest_of_) return;
+  nearest_of_ = history.elite().front();
+  PhiloxStream random(seed_, StreamOf(StreamUse::kNearest, nearest_of_));
+  nearest_ = NearestWithOtherValues(history.space(), history.PointOf(nearest_of_), random);
+}
+
 std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream& random) {
   const SearchSpace& space = history.space();
   std::vector<Point> candidates;
@@ -76,6 +83,8 @@ std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream&
     }
     candidates.resize(kNeighbourCandidatesMax);
   }
+  FindNearestOfBest(history);
+  for (const Point& point : nearest_) add(Point(point));
   const size_t cross = std::min(elite.size(), kCrossPool);
   for (int i = 0; i < options_.child_candidates && cross > 0; ++i) {
     const auto a = history.PointOf(elite[random.UniformInt(cross)]),

@@ -33,6 +33,8 @@ class ModelSearch final : public Proposer {
   std::vector<Point> Candidates(const History& history, PhiloxStream& random);
   // The expected improvement by each point, weighed by the probability that it works.
   std::vector<double> GainsOf(const std::vector<Point>& points) const;
+  // NearestWithOtherValues of the best.
+  void FindNearestOfBest(const History& history);
   // Uniform samples, the same ones from one milestone of the model to the next.
   void FillPool(const History& history);
 
@@ -42,6 +44,8 @@ class ModelSearch final : public Proposer {
   Surrogate surrogate_;
   std::vector<Point> pool_;
   size_t pool_of_ = SIZE_MAX;  // the milestone that it is of
+  std::vector<Point> nearest_;
+  size_t nearest_of_ = SIZE_MAX;  // the observation that they are near
   // The best of other studies, and what the model of a milestone expects of them.
   std::vector<Point> prior_points_;
   std::vector<double> prior_gains_;

@@ -80,6 +80,51 @@ std::vector<Point> NearPoints(const SearchSpace& space, std::span<const uint16_t
   return out;
 }
 
+std::vector<Point> NearestWithOtherValues(const SearchSpace& space, std::span<const uint16_t> point,
+                                          PhiloxStream& random) {
+  if (!space.is_listed()) return {};
+  struct Nearest {
+    int distance = std::numeric_limits<int>::max();
+    uint64_t ties = 0;
+    uint64_t row = 0;
+  };
+  const std::vector<int>& varying = space.varying();
+  std::vector<std::vector<Nearest>> nearest(point.size());
+  for (const int parameter : varying) {
+    nearest[static_cast<size_t>(parameter)].resize(static_cast<size_t>(space.ValueCount(parameter)));
+  }
+  std::vector<size_t> differing;
+  for (uint64_t row = 0; row < space.size(); ++row) {
+    const std::span<const uint16_t> other = space.Row(row);
+    differing.clear();
+    for (const int parameter : varying) {
+      const auto at = static_cast<size_t>(parameter);
+      if (other[at] != point[at]) differing.push_back(at);
+    }
+    const int distance = static_cast<int>(differing.size());
+    for (const size_t at : differing) {
+      Nearest& best = nearest[at][other[at]];
+      if (distance > best.distance) continue;
+      best.ties = distance < best.distance ? 1 : best.ties + 1;
+      // Each of the ties with the same probability.
+      if (best.ties == 1 || random.UniformInt(best.ties) == 0) best.row = row;
+      best.distance = distance;
+    }
+  }
+  std::set<uint64_t> rows;
+  for (const std::vector<Nearest>& values : nearest) {
+    for (const Nearest& best : values) {
+      if (best.ties > 0 && best.distance > 1) rows.insert(best.row);
+    }
+  }
+  std::vector<Point> out;
+  for (const uint64_t row : rows) {
+    const std::span<const uint16_t> found = space.Row(row);
+    out.emplace_back(found.begin(), found.end());
+  }
+  return out;
+}
+
 std::optional<Point> Mutated(const SearchSpace& space, std::span<const uint16_t> point, int changes, double near,
                              int tries, PhiloxStream& random) {
   const std::vector<int>& varying = space.varying();

@@ -19,6 +19,13 @@ enum class Moves {
 std::vector<Point> NearPoints(const SearchSpace& space, std::span<const uint16_t> point, Moves moves, int values_max,
                               PhiloxStream& random);
 
+// For each value of a parameter that is not valid with the point's other values: one of the points with that value that
+// differ from this one in the fewest parameters. Rules that tie parameters together separate a space into parts between
+// which no neighbour leads; these points do. Of a listed space, in a fixed order and distinct; of others none. Reads
+// all rows.
+std::vector<Point> NearestWithOtherValues(const SearchSpace& space, std::span<const uint16_t> point,
+                                          PhiloxStream& random);
+
 // Another value of a parameter that has more than one: of numbers a near one with probability `near`, else any.
 uint16_t OtherValue(const SearchSpace& space, int parameter, uint16_t own, double near, PhiloxStream& random);
 

@@ -11,7 +11,8 @@ enum class StreamUse : uint64_t {
   kObservation = 3,
   kModel = 4,
   kPrior = 5,
-  kPool = 6
+  kPool = 6,
+  kNearest = 7
 };
 
 inline uint64_t StreamOf(StreamUse use, uint64_t number) { return (static_cast<uint64_t>(use) << 56) | number; }

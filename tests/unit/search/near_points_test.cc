@@ -49,6 +49,43 @@ TEST(NearPoints, NextValueStepsOverWhatIsNotValid) {
   EXPECT_EQ(std::set<Point>(near.begin(), near.end()), (std::set<Point>{{1, 1}, {0, 1}, {3, 0}}));
 }
 
+TEST(NearPoints, NearestWithOtherValuesLeadsToEveryPartOfASpace) {
+  // Two parts, and two values of C for each: no neighbour leads from one to the other.
+  SpaceDefinition definition;
+  definition.parameters = {{"A", {1, 2}, {}}, {"B", {1, 2}, {}}, {"C", {1, 2, 3, 4}, {}}, {"D", {1, 2}, {}}};
+  definition.constraints = {{"A == B", ""}, {"(C <= 2) == (A == 1)", ""}};
+  const auto space = *SearchSpace::Make(*Space::Build(definition));
+  PhiloxStream random(1);
+  // A, B and one value of C are another part's; D stays. The other value of C is a neighbour.
+  for (int i = 0; i < 10; ++i) {
+    const std::vector<Point> found = NearestWithOtherValues(*space, Point{0, 0, 0, 1}, random);
+    EXPECT_EQ(std::set<Point>(found.begin(), found.end()), (std::set<Point>{{1, 1, 2, 1}, {1, 1, 3, 1}}));
+    EXPECT_EQ(found.size(), 2u);
+  }
+  EXPECT_TRUE(NearestWithOtherValues(**SearchSpace::Make(LargeSampleSpace()), Point(10), random).empty());
+}
+
+TEST(NearPoints, NearestWithOtherValuesHaveTheFewestDifferences) {
+  const auto space = Shared();
+  PhiloxStream random(2);
+  for (uint64_t row = 0; row < space->size(); row += 53) {
+    const auto from = space->Row(row);
+    for (const Point& point : NearestWithOtherValues(*space, from, random)) {
+      const int distance = HammingDistance(from, point);
+      EXPECT_GT(distance, 1);
+      bool is_needed = false;  // for a value that no nearer point has
+      for (size_t at = 0; at < point.size(); ++at) {
+        int least = 1000;
+        for (uint64_t other = 0; other < space->size(); ++other) {
+          if (space->Row(other)[at] == point[at]) least = std::min(least, HammingDistance(from, space->Row(other)));
+        }
+        is_needed = is_needed || (point[at] != from[at] && least == distance);
+      }
+      EXPECT_TRUE(is_needed);
+    }
+  }
+}
+
 TEST(NearPoints, MutatedIsValidAndAnotherPoint) {
   const auto space = Shared();
   PhiloxStream random(5);
