@@ -94,6 +94,13 @@ constexpr bool kScaled = true;
 constexpr bool kScaled = false;
 #endif
 
+// The output is in fp8, too.
+#if defined(quantize_y)
+constexpr bool kQuantize = true;
+#else
+constexpr bool kQuantize = false;
+#endif
+
 constexpr int kScaleBlock = 128;
 // Threads that copy them: all that copy rows, or the warp that asks for boxes.
 constexpr int kScaleCopiers = kCopies ? 128 : 32;
@@ -192,7 +199,8 @@ constexpr int kFitLeast = kShareQ > 4 * kFitStep ? kShareQ - 3 * kFitStep : kFit
 // rows. With one consumer there is nothing to gain.
 constexpr bool kMoveRegisters = kConsumers > 1;
 constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColTile::kBytes : 0) > 16384;
-constexpr bool kManySums = kAccumulators > 160;
+// What stores quantised results needs few addresses.
+constexpr bool kManySums = kAccumulators > (kQuantize ? 192 : 160);
 constexpr int kProducerRegisters = kConsumers == 3 ? (kCopies ? 56 : 32)
                                    : kManySums     ? 24
                                    : kManyRows     ? 104
@@ -249,13 +257,8 @@ constexpr bool kJoinSlabs = kDw && kStoreBoxes;
 constexpr int kOutBoxRows = kJoinSlabs ? kWgmmaM : kSlabRows;
 
 // --- Quantised output ---
-// The output is in fp8, with a float for each kScaleBlock columns of a row. A tile is one block wide, so that what holds
+// It has a float for each kScaleBlock columns of a row. A tile is one block wide, so that what holds
 // a row of it knows its largest magnitude before anything is stored.
-#if defined(quantize_y)
-constexpr bool kQuantize = true;
-#else
-constexpr bool kQuantize = false;
-#endif
 // Warpgroups that have different columns of the same rows: as many as share a row's block.
 constexpr int kRowSharers = kSwap == kSplitP ? kSharers : 1;
 constexpr int kOutRows = kSwap ? kOutShareQ : kOutShareP;  // Rows of the output that a warpgroup has.

@@ -328,8 +328,8 @@ HOPPER_FN float Magnitude(float value) { return fabsf(value); }
 // The larger of two, and of a number and NaN the number.
 HOPPER_FN float Larger(float a, float b) { return fmaxf(a, b); }
 
-// value / scale as the division rounds it, given reciprocal = 1 / scale: one step of Newton's method from their product.
-// For normal scales.
+// value / scale as the division rounds it, given reciprocal = 1 / scale and a normal scale: one step of Newton's method
+// from value * reciprocal.
 HOPPER_FN float Quotient(float value, float scale, float reciprocal) {
   const float product = value * reciprocal;
   return fmaf(fmaf(-product, scale, value), reciprocal, product);

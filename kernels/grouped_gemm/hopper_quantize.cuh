@@ -62,7 +62,7 @@ HOPPER_FN void ShareScales(const Arguments& arguments, const Work& work, const M
 }
 
 // Four lanes have a row's results in pairs of neighbours: `pairs` holds pair i of this lane, columns 8 i + 2 (lane % 4)
-// and the next, in half i % 2 of word i / 2. Lane l gives the others what lies outside of the l-th quarter of the columns
+// and the next, in half i % 2 of word i / 2. Each lane gives the others what lies outside of its quarter of the columns
 // and gets that quarter whole, in two exchanges with one other lane each.
 template <int kPieces>
 HOPPER_FN void TransposeQuarters(const u32 (&pairs)[4 * kPieces], int lane, Piece (&pieces)[kPieces]) {
@@ -119,8 +119,8 @@ HOPPER_FN void StoreQuantizedRows(const Arguments& arguments, const Work& work, 
       float largest = 0.0f;
 #pragma unroll
       for (int i = 0; i < kOutShareQ / 8; ++i) {
-        largest = Larger(largest, Larger(Magnitude(sums[tile][4 * i + 2 * half]),
-                                         Magnitude(sums[tile][4 * i + 2 * half + 1])));
+        largest = Larger(largest,
+                         Larger(Magnitude(sums[tile][4 * i + 2 * half]), Magnitude(sums[tile][4 * i + 2 * half + 1])));
       }
       largest = Larger(largest, ShuffleXor(largest, 1));
       largest = Larger(largest, ShuffleXor(largest, 2));
@@ -153,8 +153,8 @@ HOPPER_FN void StoreQuantizedRows(const Arguments& arguments, const Work& work, 
       TransposeQuarters<kPieces>(pairs, lane, pieces);
       const int row = work.row + share_row + in_share;
       if (row >= work.row_end) continue;
-      OutElement* const target = OutPlace(arguments, OutRow(arguments, work, row),
-                                          work.col + share_col + lane % 4 * (kOutShareQ / 4));
+      OutElement* const target =
+          OutPlace(arguments, OutRow(arguments, work, row), work.col + share_col + lane % 4 * (kOutShareQ / 4));
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) StoreGlobalPiece(target + piece * kPieceBytes, pieces[piece]);
     }

@@ -57,6 +57,14 @@ void RunThread(const KernelProblem& problem) {
                {problem.out_scales, problem.out_scale_row_stride, problem.out_scale_block_stride}});
 }
 
+#if defined(quantize_y)
+float OutToFloat(uint16_t bits) { return hopper::OperandToFloat(bits); }
+uint16_t ToOut(float value) { return static_cast<uint16_t>(hopper::RoundedFp8Bits(value)); }
+#else
+float OutToFloat(uint16_t bits) { return hopper::ElementToFloat(bits); }
+uint16_t ToOut(float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); }
+#endif
+
 #define TUNEFARM_TEXT_OF(x) #x
 #define TUNEFARM_TEXT(x) TUNEFARM_TEXT_OF(x)
 
@@ -84,13 +92,8 @@ const RegisterKernelCase registered({
     RunThread,
     [](uint16_t bits) { return hopper::OperandToFloat(bits); },
     [](float value) { return static_cast<uint16_t>(hopper::OperandBits(value)); },
-#if defined(quantize_y)
-    [](uint16_t bits) { return hopper::OperandToFloat(bits); },
-    [](float value) { return static_cast<uint16_t>(hopper::RoundedFp8Bits(value)); },
-#else
-    [](uint16_t bits) { return hopper::ElementToFloat(bits); },
-    [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
-#endif
+    OutToFloat,
+    ToOut,
     [](float gate, float up) { return hopper::SiluMultiply(gate, up); },
 });
 

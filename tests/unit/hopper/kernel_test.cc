@@ -118,13 +118,13 @@ class Trial {
                                : MakeBoxMap(w.data, {k, n, e}, {w.element_bytes * k, w.element_bytes * n * k},
                                             {kernel_.col_box.fast, kernel_.col_box.slow, 1},
                                             kernel_.col_box.swizzle_bytes, bytes));
-    const MapWords out_map(
-        kernel_.product == Product::kDw
-            ? MakeBoxMap(out.data, {k, n, e}, {2 * k, 2 * n * k}, {kernel_.out_box.fast, kernel_.out_box.slow, 1},
-                         kernel_.out_box.swizzle_bytes)
-            : MakeBoxMap(out.data, {out_cols, m}, {out.element_bytes * out_cols},
-                         {kernel_.out_box.fast, kernel_.out_box.slow}, kernel_.out_box.swizzle_bytes,
-                         kernel_.out_bytes));
+    const MapWords out_map(kernel_.product == Product::kDw
+                               ? MakeBoxMap(out.data, {k, n, e}, {2 * k, 2 * n * k},
+                                            {kernel_.out_box.fast, kernel_.out_box.slow, 1},
+                                            kernel_.out_box.swizzle_bytes)
+                               : MakeBoxMap(out.data, {out_cols, m}, {out.element_bytes * out_cols},
+                                            {kernel_.out_box.fast, kernel_.out_box.slow}, kernel_.out_box.swizzle_bytes,
+                                            kernel_.out_bytes));
     // Groups are given by their sizes or by their ends.
     std::vector<int> ends(sizes_.m.size());
     std::partial_sum(sizes_.m.begin(), sizes_.m.end(), ends.begin());
@@ -177,8 +177,8 @@ class Trial {
       if (std::isnan(kernel_.to_float(wanted)) && std::isnan(kernel_.to_float(is)) && wanted != poison) continue;
       if (++wrong > 5) continue;
       ADD_FAILURE() << kernel_.name << ": element " << i << " (row " << i / static_cast<int64_t>(out_cols)
-                    << ", column " << i % static_cast<int64_t>(out_cols) << ") is " << kernel_.to_float(is)
-                    << ", not " << kernel_.to_float(wanted);
+                    << ", column " << i % static_cast<int64_t>(out_cols) << ") is " << kernel_.to_float(is) << ", not "
+                    << kernel_.to_float(wanted);
     }
     for (size_t i = 0; i < expected_scales.size(); ++i) {
       if (expected_scales[i] == out_scales_[i]) continue;
