@@ -8,7 +8,20 @@
 
 #include "hopper_kernel.cuh"
 
-#if GROUPED_GEMM_OP == OP_FORWARD && defined(dtype_fp8)
+#if defined(quantize_y)
+extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)
+    grouped_gemm_gate_up_fp8(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
+                             const Element* x, const Element* w, OutElement* y, const float* x_scales,
+                             const float* w_scales, float* y_scales, const int* m_sizes, const int* gather_indices,
+                             int rows, int experts, int n, int k, int topk, int group_size_m, int group_ends,
+                             int scale_row_stride, int scale_block_stride, int y_scale_row_stride,
+                             int y_scale_block_stride) {
+  const GroupSizes sizes = {m_sizes, group_ends};
+  hopper::Run({&x_map, &w_map, nullptr, x, w, y, sizes, gather_indices, nullptr, experts, n, k, topk, group_size_m,
+               {x_scales, w_scales, scale_row_stride, scale_block_stride},
+               {y_scales, y_scale_row_stride, y_scale_block_stride}});
+}
+#elif GROUPED_GEMM_OP == OP_FORWARD && defined(dtype_fp8)
 extern "C" __global__ void __launch_bounds__(hopper::kThreads, 1)
     grouped_gemm_forward_fp8(const __grid_constant__ TensorMap x_map, const __grid_constant__ TensorMap w_map,
                              const __grid_constant__ TensorMap y_map, const Element* x, const Element* w, OutElement* y,

@@ -94,6 +94,13 @@ constexpr bool kScaled = true;
 constexpr bool kScaled = false;
 #endif
 
+// The output is in fp8, too.
+#if defined(quantize_y)
+constexpr bool kQuantize = true;
+#else
+constexpr bool kQuantize = false;
+#endif
+
 constexpr int kScaleBlock = 128;
 // Threads that copy them: all that copy rows, or the warp that asks for boxes.
 constexpr int kScaleCopiers = kCopies ? 128 : 32;
@@ -192,7 +199,8 @@ constexpr int kFitLeast = kShareQ > 4 * kFitStep ? kShareQ - 3 * kFitStep : kFit
 // rows. With one consumer there is nothing to gain.
 constexpr bool kMoveRegisters = kConsumers > 1;
 constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColTile::kBytes : 0) > 16384;
-constexpr bool kManySums = kAccumulators > 160;
+// What stores quantised results needs few addresses.
+constexpr bool kManySums = kAccumulators > (kQuantize ? 192 : 160);
 constexpr int kProducerRegisters = kConsumers == 3 ? (kCopies ? 56 : 32)
                                    : kManySums     ? 24
                                    : kManyRows     ? 104
@@ -248,6 +256,22 @@ static_assert(kDirect || kSwap || kOutShareQ % kSlabCols == 0, "a consumer's col
 constexpr bool kJoinSlabs = kDw && kStoreBoxes;
 constexpr int kOutBoxRows = kJoinSlabs ? kWgmmaM : kSlabRows;
 
+// --- Quantised output ---
+// It has a float for each kScaleBlock columns of a row. A tile is one block wide, so that what holds
+// a row of it knows its largest magnitude before anything is stored.
+// Warpgroups that have different columns of the same rows: as many as share a row's block.
+constexpr int kRowSharers = kSwap == kSplitP ? kSharers : 1;
+constexpr int kOutRows = kSwap ? kOutShareQ : kOutShareP;  // Rows of the output that a warpgroup has.
+// Where warps share a row's block they meet in shared memory: each leaves the largest magnitude of its columns, and one
+// thread makes the scale of all. Four lanes have a row's columns otherwise.
+constexpr bool kShareMaxima = kQuantize && (kSwap || kRowSharers > 1);
+constexpr int kMaximaPerRow = kRowSharers * (kSwap ? 4 : 1);
+constexpr int kMaximaGroupBytes = 4 * kOutRows * (kMaximaPerRow + 1);  // and the scales
+constexpr int kMaximaBytes = kShareMaxima ? kConsumers / kRowSharers * kMaximaGroupBytes : 0;
+
+static_assert(!kQuantize || (kScaled && kGateUp && kOutCols == kScaleBlock), "a tile of the output is one block wide");
+static_assert(!kQuantize || (kDirect == !kSwap && !kStoreBoxes && !kBulk), "quantised results have one way to memory");
+
 constexpr int SlabOffset(int row, int piece) {
   constexpr int kPiecesPerChunk = kStoreChunk / kOutPieceElements;
   return kStoreBoxes ? piece / kPiecesPerChunk * (kOutBoxRows * kStoreSwizzleBytes) +
@@ -256,11 +280,12 @@ constexpr int SlabOffset(int row, int piece) {
                      : row * kSlabPitch + piece * kPieceBytes;
 }
 
-// --- Shared memory: stages, slabs, scales of the stages, barriers (full, empty, turns), row_start[E + 1],
-// place_start[E + 1] ---
+// --- Shared memory: stages, slabs, scales of the stages, maxima of rows, barriers (full, empty, turns),
+// row_start[E + 1], place_start[E + 1] ---
 constexpr int kSlabsBase = kStages * kStageBytes;
 constexpr int kScalesBase = (kSlabsBase + kStagingBytes + 127) / 128 * 128;
-constexpr int kBarriersBase = kScalesBase + (kStages * kScaleBytes + 127) / 128 * 128;
+constexpr int kMaximaBase = kScalesBase + (kStages * kScaleBytes + 127) / 128 * 128;
+constexpr int kBarriersBase = kMaximaBase + (kMaximaBytes + 127) / 128 * 128;
 constexpr int kTableBase = kBarriersBase + kStages * 16 + 16;
 constexpr int SharedBytes(int experts) { return kTableBase + 8 * (experts + 1); }
 

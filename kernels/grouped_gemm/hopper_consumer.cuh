@@ -7,6 +7,9 @@
 #pragma once
 
 #include "hopper_epilogue.cuh"
+#if defined(quantize_y)
+#include "hopper_quantize.cuh"
+#endif
 
 namespace hopper {
 
@@ -310,7 +313,11 @@ HOPPER_FN void StoreResults(const Arguments& arguments, const Work& work, u32 sl
   if constexpr (kGateUp) {
     float fused[kOutTilesP][kOutSums];
     FuseGateUp(sums, fused);
+#if defined(quantize_y)
+    StoreQuantized(arguments, work, slabs, group, thread, fused);
+#else
     StoreTile(arguments, work, slabs, group, thread, buffer, fused);
+#endif
   } else {
     StoreTile(arguments, work, slabs, group, thread, buffer, sums);
   }

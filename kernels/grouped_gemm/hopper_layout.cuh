@@ -21,7 +21,11 @@ constexpr int kElementBytes = 1;  // Of the operands: e4m3.
 #else
 constexpr int kElementBytes = 2;  // bf16 and fp16
 #endif
-constexpr int kOutBytes = 2;     // An element of the output.
+#if defined(quantize_y)
+constexpr int kOutBytes = 1;  // Of the output: e4m3.
+#else
+constexpr int kOutBytes = 2;  // bf16 and fp16
+#endif
 constexpr int kPieceBytes = 16;  // The unit that swizzles move and that one thread copies.
 constexpr int kPieceElements = kPieceBytes / kElementBytes;
 constexpr int kOutPieceElements = kPieceBytes / kOutBytes;

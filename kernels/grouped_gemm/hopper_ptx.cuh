@@ -249,6 +249,14 @@ HOPPER_FN void StoreZeroPiece(u32 address) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
 }
 
+HOPPER_FN void StoreSharedFloat(u32 address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+// The lowest byte of `value`.
+HOPPER_FN void StoreSharedByte(u32 address, u32 value) {
+  asm volatile("st.shared.b8 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
 HOPPER_FN void StoreGlobalPiece(OutElement* target, const Piece& piece) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(piece.words[0]), "r"(piece.words[1]),
                "r"(piece.words[2]), "r"(piece.words[3])
@@ -256,6 +264,10 @@ HOPPER_FN void StoreGlobalPiece(OutElement* target, const Piece& piece) {
 }
 HOPPER_FN void StoreGlobalPair(OutElement* target, u32 pair) {
   asm volatile("st.global.b32 [%0], %1;" ::"l"(target), "r"(pair) : "memory");
+}
+
+HOPPER_FN void StoreGlobalFloat(float* target, float value) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(target), "f"(value) : "memory");
 }
 
 // PTX, "stmatrix": four 8 x 8 matrices, lane l giving the address of row l % 8 of matrix l / 8.
@@ -312,10 +324,33 @@ HOPPER_FN float RoundToElement(float value) {
 // SiLU(gate) * up, with SiLU(x) = x / (1 + e^-x).
 HOPPER_FN float SiluMultiply(float gate, float up) { return __fdividef(gate, 1.0f + __expf(-gate)) * up; }
 
+HOPPER_FN float Magnitude(float value) { return fabsf(value); }
+// The larger of two, and of a number and NaN the number.
+HOPPER_FN float Larger(float a, float b) { return fmaxf(a, b); }
+
+// value / scale as the division rounds it, given reciprocal = 1 / scale and a normal scale: one step of Newton's method
+// from value * reciprocal.
+HOPPER_FN float Quotient(float value, float scale, float reciprocal) {
+  const float product = value * reciprocal;
+  return fmaf(fmaf(-product, scale, value), reciprocal, product);
+}
+
+#if defined(quantize_y)
+// Two values rounded to the nearest e4m3, ties to even, past 448 to 448; `low` in the lowest byte.
+HOPPER_FN u32 PackFp8Pair(float low, float high) {
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+#endif
+
 // How many lanes of the warp say yes.
 HOPPER_FN int CountLanes(bool yes) { return __popc(__ballot_sync(0xFFFFFFFF, yes)); }
 
 HOPPER_FN int ShuffleUp(int value, int lanes) { return __shfl_up_sync(0xFFFFFFFF, value, lanes); }
+// The value of the lane whose number differs in the bits of `mask`.
+HOPPER_FN u32 ShuffleXor(u32 value, int mask) { return __shfl_xor_sync(0xFFFFFFFF, value, mask); }
+HOPPER_FN float ShuffleXor(float value, int mask) { return __shfl_xor_sync(0xFFFFFFFF, value, mask); }
 HOPPER_FN int Shuffle(int value, int lane) { return __shfl_sync(0xFFFFFFFF, value, lane); }
 HOPPER_FN float Shuffle(float value, int lane) { return __shfl_sync(0xFFFFFFFF, value, lane); }
 

@@ -16,6 +16,13 @@ struct BlockScales {
   int block_stride;
 };
 
+// Where the scales of a quantised output go, as BlockScales has those of the rows.
+struct OutScales {
+  float* values;
+  int row_stride;
+  int block_stride;
+};
+
 struct Arguments {
   const TensorMap* row_map;  // The operand with the output's rows,
   const TensorMap* col_map;  // the one with its columns,
@@ -31,7 +38,8 @@ struct Arguments {
   int k;
   int topk;
   int band;
-  BlockScales scales;  // of operands in fp8
+  BlockScales scales;    // of operands in fp8
+  OutScales out_scales;  // of an output in fp8
 
   HOPPER_FN int OutCols() const { return kForward ? (kGateUp ? n / 2 : n) : k; }
   HOPPER_FN int TileCols() const { return CeilDiv(OutCols(), kOutCols); }

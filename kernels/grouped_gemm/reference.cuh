@@ -73,8 +73,59 @@ __device__ __forceinline__ const Element* RowOf(const Element* matrix, long long
   return matrix + row * width;
 }
 
-#if GROUPED_GEMM_OP == OP_FORWARD && defined(dtype_fp8)
-// Of the dequantised operands: each element times its block's scale. Launched as the one below.
+#if defined(gate_up_split) || defined(gate_up_blocks)
+// The rows of W with column `column` of gate and of up.
+#if defined(gate_up_blocks)
+__device__ __forceinline__ int GateRow(int column) { return column / 128 * 256 + column % 128; }
+__device__ __forceinline__ int UpRow(int column, int /*n*/) { return GateRow(column) + 128; }
+#else
+__device__ __forceinline__ int GateRow(int column) { return column; }
+__device__ __forceinline__ int UpRow(int column, int n) { return n / 2 + column; }
+#endif
+
+__device__ __forceinline__ float SiluMultiplyExactly(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
+#endif
+
+#if defined(quantize_y)
+// Of the dequantised operands, before it is quantised: `values` has rows of n / 2 floats. Launched with
+// ceil(n / 2 / 64) blocks in x and one for each 64 rows of a group in y.
+extern "C" __global__ void __launch_bounds__(256)
+    grouped_gemm_gate_up_fp8_reference(const Element* x, const Element* w, float* values, const float* x_scales,
+                                       const float* w_scales, const int* m_sizes, const int* gather_indices,
+                                       int experts, int n, int k, int topk, int group_ends, int scale_row_stride,
+                                       int scale_block_stride) {
+  const ReferenceRows tile = FindReferenceRows({m_sizes, group_ends}, experts, static_cast<int>(blockIdx.y));
+  if (tile.rows == 0) return;
+  const int columns = n / 2;
+  const int first_column = static_cast<int>(blockIdx.x) * kReferenceTile;
+  const Element* const matrix = w + static_cast<long long>(tile.group) * n * k;
+  const int blocks = CeilDiv(k, kScaleBlock);
+  const auto x_of = [&](int i, int term) {
+    const int row = kPermuteX ? gather_indices[tile.first_row + i] / topk : tile.first_row + i;
+    return ToFloat(RowOf(x, row, k)[term]) * x_scales[static_cast<long long>(row) * scale_row_stride +
+                                                      static_cast<long long>(term / kScaleBlock) * scale_block_stride];
+  };
+  const auto w_of = [&](int row, int term) {
+    const long long block_row = static_cast<long long>(tile.group) * CeilDiv(n, kScaleBlock) + row / kScaleBlock;
+    return ToFloat(RowOf(matrix, row, k)[term]) * w_scales[block_row * blocks + term / kScaleBlock];
+  };
+  float gate[4][4] = {};  // of the results that this thread stores
+  ReferenceTile(
+      tile.rows, columns - first_column, k, x_of,
+      [&](int term, int j) { return w_of(GateRow(first_column + j), term); },
+      [&](int i, int j, float sum) { gate[i / 16][j / 16] = sum; });
+  ReferenceTile(
+      tile.rows, columns - first_column, k, x_of,
+      [&](int term, int j) { return w_of(UpRow(first_column + j, n), term); },
+      [&](int i, int j, float sum) {
+        const int row = tile.first_row + i;
+        const int output_row = kPermuteY ? gather_indices[row] : row;
+        values[static_cast<long long>(output_row) * columns + first_column + j] =
+            SiluMultiplyExactly(gate[i / 16][j / 16], sum);
+      });
+}
+#elif GROUPED_GEMM_OP == OP_FORWARD && defined(dtype_fp8)
+// Of the dequantised operands: each element times its block's scale. Launched as the last one of the forward product.
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_forward_fp8_reference(const Element* x, const Element* w, OutElement* y, const float* x_scales,
                                        const float* w_scales, const int* m_sizes, const int* gather_indices,
@@ -106,17 +157,6 @@ extern "C" __global__ void __launch_bounds__(256)
       });
 }
 #elif GROUPED_GEMM_OP == OP_FORWARD && (defined(gate_up_split) || defined(gate_up_blocks))
-// The rows of W with column `column` of gate and of up.
-#if defined(gate_up_blocks)
-__device__ __forceinline__ int GateRow(int column) { return column / 128 * 256 + column % 128; }
-__device__ __forceinline__ int UpRow(int column, int /*n*/) { return GateRow(column) + 128; }
-#else
-__device__ __forceinline__ int GateRow(int column) { return column; }
-__device__ __forceinline__ int UpRow(int column, int n) { return n / 2 + column; }
-#endif
-
-__device__ __forceinline__ float SiluMultiplyExactly(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
-
 // Launched with ceil(n / 2 / 64) blocks in x and one for each 64 rows of a group in y.
 extern "C" __global__ void __launch_bounds__(256)
     grouped_gemm_gate_up_reference(const Element* x, const Element* w, Element* y, const int* m_sizes,

@@ -18,11 +18,16 @@
 #define fuse_mul_post 0
 #endif
 
-using OutElement = unsigned short;  // The bits of a bfloat16 or a half; of operands in fp8 the product is in bfloat16.
+using WideElement = unsigned short;  // The bits of a bfloat16 or a half; beside operands in fp8 of a bfloat16.
 #if defined(dtype_fp8)
 using Element = unsigned char;  // The bits of an e4m3.
 #else
-using Element = OutElement;
+using Element = WideElement;
+#endif
+#if defined(quantize_y)  // Y is in fp8, too.
+using OutElement = Element;
+#else
+using OutElement = WideElement;
 #endif
 
 constexpr int kScaleBlock = 128;  // Terms, and columns of Y, that share a scale in fp8.

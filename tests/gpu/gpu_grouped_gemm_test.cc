@@ -40,6 +40,7 @@ std::vector<Case> Cases() {
   }
   for (const char* flags : {"", "permute_x", "permute_y", "permute_y_mul"})
     cases.push_back({"forward_fp8", flags, "fp8"});
+  for (const char* flags : {"", "permute_x", "permute_y"}) cases.push_back({"gate_up_fp8", flags, "fp8"});
   return cases;
 }
 
@@ -71,19 +72,21 @@ v1::Problem ProblemOf(const Case& test, const Shape& shape) {
   dims["E"].set_int_value(shape.experts);
   // Rows of fp8 are whole pieces of 16 bytes, and so are those of gate and of up.
   const auto rounded_up = [](int extent, bool is_rounded) { return is_rounded ? (extent + 15) / 16 * 16 : extent; };
-  const bool has_blocks = test.op == "gate_up" && (&shape - Shapes().data()) % 3 == 0;
-  dims["N"].set_int_value(has_blocks ? (shape.n + 255) / 256 * 256 : rounded_up(shape.n, test.op == "gate_up"));
-  if (test.op == "gate_up") dims["gate_up"].set_string_value(has_blocks ? "blocks" : "split");
-  dims["K"].set_int_value(rounded_up(shape.k, test.op == "forward_fp8"));
+  const bool is_gate_up = test.op.rfind("gate_up", 0) == 0;
+  const bool is_fp8 = test.dtype == "fp8";
+  const bool has_blocks = is_gate_up && (&shape - Shapes().data()) % 3 == 0;
+  const bool has_whole_blocks = has_blocks || (is_gate_up && is_fp8);
+  dims["N"].set_int_value(has_whole_blocks ? (shape.n + 255) / 256 * 256 : rounded_up(shape.n, is_gate_up));
+  if (is_gate_up) dims["gate_up"].set_string_value(has_blocks ? "blocks" : "split");
+  dims["K"].set_int_value(rounded_up(shape.k, is_fp8));
   dims["dtype"].set_string_value(test.dtype);
   dims["routing"].set_string_value(shape.routing);
   // Groups by their sizes in every second shape, by their ends in the others.
   dims["group_ends"].set_int_value((&shape - Shapes().data()) % 2);
   dims["permute_x"].set_bool_value(test.flags == "permute_x");
   dims["permute_y"].set_bool_value(test.flags.rfind("permute_y", 0) == 0);
-  if (test.op == "forward_fp8") {
-    dims["scale_layout"].set_string_value((&shape - Shapes().data()) % 3 == 0 ? "mn_major" : "row_major");
-  }
+  // Other shapes than those with blocks of gate and up by turns.
+  if (is_fp8) dims["scale_layout"].set_string_value((&shape - Shapes().data()) % 3 == 1 ? "mn_major" : "row_major");
   if (test.op.rfind("forward", 0) == 0) dims["fuse_mul_post"].set_bool_value(test.flags == "permute_y_mul");
   for (size_t i = 0; i < shape.sizes.size(); ++i) dims["rows_" + std::to_string(i)].set_int_value(shape.sizes[i]);
   return problem;

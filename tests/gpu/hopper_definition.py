@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(ROOT, "client", "python"))
 from tunefarm._assembled_text import AssembledText  # noqa: E402  (needs neither protobuf nor a build)
 
 FOLDER = os.path.join(ROOT, "kernels", "grouped_gemm")
-SOURCES = {op: op + ".cu" for op in ("forward", "dx", "dw", "forward_fp8", "gate_up")}
+SOURCES = {op: op + ".cu" for op in ("forward", "dx", "dw", "forward_fp8", "gate_up", "gate_up_fp8")}
 ONLY_PORTABLE = {"path": "hopper", "warps_m": 1, "min_blocks": 1}
 
 

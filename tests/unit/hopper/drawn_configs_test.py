@@ -48,18 +48,21 @@ def main():
     parser.add_argument("--seed", type=int, default=20261121)
     arguments = parser.parse_args()
     numbers = random.Random(arguments.seed)
-    definitions = {op: Definition(op) for op in ("forward", "dx", "dw", "forward_fp8", "gate_up")}
+    definitions = {op: Definition(op) for op in ("forward", "dx", "dw", "forward_fp8", "gate_up", "gate_up_fp8")}
     configs = []
     for _ in range(arguments.count):
         op = numbers.choice(sorted(definitions))
         problem = dict(PROBLEM, **numbers.choice(FLAGS if op.startswith("forward") else FLAGS[:3]))
-        problem.update({"scale_layout": "row_major"} if op == "forward_fp8" else {})
-        problem.update({"gate_up": numbers.choice(["split", "blocks"])} if op == "gate_up" else {})
+        fp8 = op.endswith("_fp8")
+        gate_up = op.startswith("gate_up")
+        problem.update({"scale_layout": "row_major"} if fp8 else {})
+        problem.update({"gate_up": numbers.choice(["split", "blocks"])} if gate_up else {})
         values = definitions[op].environment(problem, definitions[op].draw(problem, numbers))
-        macros = definitions[op].macros(values, "fp8" if op == "forward_fp8" else numbers.choice(["bf16", "f16"]))
+        macros = definitions[op].macros(values, "fp8" if fp8 else numbers.choice(["bf16", "f16"]))
         macros = {name: value for name, value in macros.items() if name not in LEFT_OUT}
         macros.update(TUNEFARM_EXPERTS=problem["E"], TUNEFARM_SHARED_BYTES=definitions[op].launch(values)["shared"])
-        configs.append(dict(macros, GROUPED_GEMM_OP="OP_FORWARD" if op in ("forward_fp8", "gate_up") else "OP_" + op.upper()))
+        macros.update({"quantize_y": 1} if fp8 and gate_up else {})
+        configs.append(dict(macros, GROUPED_GEMM_OP="OP_" + op.upper() if op in ("dx", "dw") else "OP_FORWARD"))
     failed = 0
     os.environ.pop("TUNEFARM_NIGHTLY", None)  # One round of sizes each: many configs say more than many sizes.
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -90,6 +90,8 @@ inline void StoreZeroPiece(u32 address) {
   const Piece zero{};
   machine::WriteShared(address, &zero, 16);
 }
+inline void StoreSharedFloat(u32 address, float value) { machine::WriteShared(address, &value, 4); }
+inline void StoreSharedByte(u32 address, u32 value) { machine::WriteShared(address, &value, 1); }
 inline void StoreGlobalPiece(OutElement* target, const Piece& piece) {
   machine::CheckGlobal(target, 16);
   if (reinterpret_cast<u64>(target) % 16 != 0) machine::Trap();
@@ -99,6 +101,10 @@ inline void StoreGlobalPair(OutElement* target, u32 pair) {
   machine::CheckGlobal(target, 4);
   if (reinterpret_cast<u64>(target) % 4 != 0) machine::Trap();
   __builtin_memcpy(target, &pair, 4);
+}
+inline void StoreGlobalFloat(float* target, float value) {
+  machine::CheckGlobal(target, 4);
+  *target = value;
 }
 
 // PTX, "stmatrix": lane l gives the address of row l % 8 of matrix l / 8 and has, of each matrix, elements 2 (l % 4)
@@ -144,6 +150,19 @@ inline float OperandToFloat(unsigned short bits) {
                                       : __builtin_ldexpf(static_cast<float>(8 + mantissa), exponent - 10);
   return (bits & 0x80) != 0 ? -value : value;
 }
+// The nearest value that e4m3 has, of two the one with an even mantissa; what is past 448, its largest, becomes 448.
+inline u32 RoundedFp8Bits(float value) {
+  const u32 sign = __builtin_signbit(value) ? 0x80 : 0;
+  const float magnitude = __builtin_fabsf(value);
+  if (magnitude != magnitude) return 0x7F;
+  if (magnitude >= 448.0f) return sign | 0x7E;
+  u32 below = 0;  // the largest that is not above
+  while (OperandToFloat(static_cast<unsigned short>(below + 1)) <= magnitude) ++below;
+  const float down = magnitude - OperandToFloat(static_cast<unsigned short>(below));
+  const float up = OperandToFloat(static_cast<unsigned short>(below + 1)) - magnitude;
+  return sign | (below + (up < down || (up == down && below % 2 == 1) ? 1 : 0));
+}
+inline u32 PackFp8Pair(float low, float high) { return RoundedFp8Bits(low) | RoundedFp8Bits(high) << 8; }
 // Of values that e4m3 has, and NaN of those past its largest, 448.
 inline unsigned short OperandBits(float value) {
   for (unsigned bits = 0; bits < 256; ++bits) {
@@ -164,6 +183,14 @@ inline u32 ScalePair(u32 pair, float factor) {
 
 inline float SiluMultiply(float gate, float up) { return gate / (1.0f + __builtin_expf(-gate)) * up; }
 
+inline float Magnitude(float value) { return __builtin_fabsf(value); }
+inline float Larger(float a, float b) { return __builtin_fmaxf(a, b); }
+inline float Quotient(float value, float scale, float) { return value / scale; }
+
+inline u32 ShuffleXor(u32 value, int mask) {
+  return static_cast<u32>(machine::Exchange(value, (machine::ThreadIndex() % 32) ^ mask));
+}
+inline float ShuffleXor(float value, int mask) { return BitsToFloat(ShuffleXor(__builtin_bit_cast(u32, value), mask)); }
 inline int Shuffle(int value, int lane) { return static_cast<int>(machine::Exchange(static_cast<u32>(value), lane)); }
 inline float Shuffle(float value, int lane) {
   return BitsToFloat(static_cast<u32>(machine::Exchange(__builtin_bit_cast(u32, value), lane)));

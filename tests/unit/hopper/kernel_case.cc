@@ -12,11 +12,15 @@ namespace tunefarm::TUNEFARM_CASE {
 #define fuse_mul_post 0
 #endif
 
-using OutElement = unsigned short;
 #if defined(dtype_fp8)
 using Element = unsigned char;
 #else
-using Element = OutElement;
+using Element = unsigned short;
+#endif
+#if defined(quantize_y)
+using OutElement = Element;
+#else
+using OutElement = unsigned short;
 #endif
 struct alignas(64) TensorMap {
   unsigned long long words[16];
@@ -40,7 +44,7 @@ void RunThread(const KernelProblem& problem) {
                static_cast<const TensorMap*>(problem.out_map),
                static_cast<const Element*>(problem.rows),
                static_cast<const Element*>(problem.cols),
-               problem.out,
+               static_cast<OutElement*>(problem.out),
                sizes,
                problem.gather_indices,
                problem.topk_weights,
@@ -49,8 +53,17 @@ void RunThread(const KernelProblem& problem) {
                problem.k,
                problem.topk,
                problem.band,
-               {problem.row_scales, problem.col_scales, problem.scale_row_stride, problem.scale_block_stride}});
+               {problem.row_scales, problem.col_scales, problem.scale_row_stride, problem.scale_block_stride},
+               {problem.out_scales, problem.out_scale_row_stride, problem.out_scale_block_stride}});
 }
+
+#if defined(quantize_y)
+float OutToFloat(uint16_t bits) { return hopper::OperandToFloat(bits); }
+uint16_t ToOut(float value) { return static_cast<uint16_t>(hopper::RoundedFp8Bits(value)); }
+#else
+float OutToFloat(uint16_t bits) { return hopper::ElementToFloat(bits); }
+uint16_t ToOut(float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); }
+#endif
 
 #define TUNEFARM_TEXT_OF(x) #x
 #define TUNEFARM_TEXT(x) TUNEFARM_TEXT_OF(x)
@@ -61,6 +74,7 @@ const RegisterKernelCase registered({
     : hopper::kDx    ? Product::kDx
                      : Product::kDw,
     hopper::kElementBytes,
+    hopper::kOutBytes,
     permute_x,
     permute_y,
     fuse_mul_post,
@@ -78,8 +92,8 @@ const RegisterKernelCase registered({
     RunThread,
     [](uint16_t bits) { return hopper::OperandToFloat(bits); },
     [](float value) { return static_cast<uint16_t>(hopper::OperandBits(value)); },
-    [](uint16_t bits) { return hopper::ElementToFloat(bits); },
-    [](float value) { return static_cast<uint16_t>(hopper::RoundedBits(value)); },
+    OutToFloat,
+    ToOut,
     [](float gate, float up) { return hopper::SiluMultiply(gate, up); },
 });
 

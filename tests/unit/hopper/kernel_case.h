@@ -22,7 +22,7 @@ struct KernelProblem {
   const void* out_map;
   const void* rows;
   const void* cols;
-  uint16_t* out;
+  void* out;
   const int* m_sizes;
   int group_ends;  // 1: m_sizes holds where groups end
   const int* gather_indices;
@@ -37,12 +37,17 @@ struct KernelProblem {
   const float* col_scales;
   int scale_row_stride;
   int scale_block_stride;
+  // Of an output in fp8.
+  float* out_scales;
+  int out_scale_row_stride;
+  int out_scale_block_stride;
 };
 
 struct KernelCase {
   std::string name;
   Product product;
   int element_bytes;  // of the operands: 2, or 1 in fp8, which have block scales
+  int out_bytes;      // of an element of the output: 2, or 1 in fp8, which has block scales then
   bool gather_x;      // permute_x
   bool gather_y;      // permute_y
   bool multiply;

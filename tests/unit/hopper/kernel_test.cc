@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <string.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -33,37 +34,30 @@ struct Numbers {
 
 constexpr size_t kGuard = 4096;  // Elements in front of and behind the output.
 
-// A tensor in memory that is aligned as cuMemAlloc's.
-struct Tensor {
-  std::vector<uint16_t> memory;
-  uint16_t* data = nullptr;
-  size_t size = 0;
-
-  Tensor(size_t count, size_t guard, uint16_t fill) : memory(count + 2 * guard + 128, fill), size(count) {
-    const size_t misaligned = reinterpret_cast<uintptr_t>(memory.data()) % 256 / 2;
-    data = memory.data() + (128 - misaligned) + guard;
-  }
-  hopper_machine::Span span() const { return {data, size * 2}; }
-};
-
-// An operand: elements of 1 or 2 bytes, aligned alike.
-struct Operand {
+// A matrix in memory that is aligned as cuMemAlloc's: elements of 1 or 2 bytes, and `guard` more on both sides.
+struct Matrix {
   std::vector<uint8_t> memory;
   uint8_t* data = nullptr;
   size_t size = 0;
   size_t element_bytes;
 
-  Operand(size_t count, int bytes)
-      : memory(count * static_cast<size_t>(bytes) + 256), size(count), element_bytes(static_cast<size_t>(bytes)) {
-    data = memory.data() + (256 - reinterpret_cast<uintptr_t>(memory.data()) % 256);
+  Matrix(size_t count, int bytes, size_t guard = 0, uint16_t fill = 0)
+      : size(count), element_bytes(static_cast<size_t>(bytes)) {
+    memory.resize((count + 2 * guard) * element_bytes + 256);
+    data = memory.data() + (256 - reinterpret_cast<uintptr_t>(memory.data()) % 256) + guard * element_bytes;
+    for (int64_t i = -static_cast<int64_t>(guard); i < static_cast<int64_t>(count + guard); ++i) Set(i, fill);
   }
-  uint16_t operator[](size_t i) const {
+  Matrix(Matrix&&) = default;
+
+  uint16_t At(int64_t i) const {
     uint16_t bits = 0;
-    memcpy(&bits, data + i * element_bytes, element_bytes);
+    memcpy(&bits, data + i * static_cast<int64_t>(element_bytes), element_bytes);
     return bits;
   }
+  uint16_t operator[](size_t i) const { return At(static_cast<int64_t>(i)); }
+  void Set(int64_t i, uint16_t bits) { memcpy(data + i * static_cast<int64_t>(element_bytes), &bits, element_bytes); }
   void Fill(size_t first, size_t count, uint16_t bits) {
-    for (size_t i = first; i < first + count; ++i) memcpy(data + i * element_bytes, &bits, element_bytes);
+    for (size_t i = first; i < first + count; ++i) Set(static_cast<int64_t>(i), bits);
   }
   hopper_machine::Span span() const { return {data, size * element_bytes}; }
 };
@@ -105,12 +99,14 @@ class Trial {
     const size_t m = static_cast<size_t>(rows_), n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k),
                  e = static_cast<size_t>(experts_);
     const size_t x_rows = kernel_.gather_x ? m / static_cast<size_t>(sizes_.topk) : m;
-    Operand x = Values(x_rows * k), dy = Values(m * n), w = Values(e * n * k);
+    Matrix x = Values(x_rows * k), dy = Values(m * n), w = Values(e * n * k);
+    if (kernel_.out_bytes == 1) x.Fill(0, k, 0);  // A row of blocks of zeros.
     AddInfinities(x, dy, w);
     DrawScales(x_rows);
     const uint64_t out_cols = !forward ? k : kernel_.gate_up != 0 ? n / 2 : n;
-    Tensor out(forward ? m * out_cols : dx ? m * k : e * n * k, kGuard, kPoison);
-    const std::vector<uint16_t> pristine = out.memory;
+    const uint16_t poison = kernel_.out_bytes == 1 ? kPoisonByte : kPoison;
+    const size_t out_size = forward ? m * out_cols : dx ? m * k : e * n * k;
+    Matrix out(out_size, kernel_.out_bytes, kGuard, poison);
 
     const uint64_t row_length = forward ? k : n;
     const int bytes = kernel_.element_bytes;
@@ -123,12 +119,13 @@ class Trial {
                                : MakeBoxMap(w.data, {k, n, e}, {w.element_bytes * k, w.element_bytes * n * k},
                                             {kernel_.col_box.fast, kernel_.col_box.slow, 1},
                                             kernel_.col_box.swizzle_bytes, bytes));
-    const MapWords out_map(
-        kernel_.product == Product::kDw
-            ? MakeBoxMap(out.data, {k, n, e}, {2 * k, 2 * n * k}, {kernel_.out_box.fast, kernel_.out_box.slow, 1},
-                         kernel_.out_box.swizzle_bytes)
-            : MakeBoxMap(out.data, {out_cols, m}, {2 * out_cols}, {kernel_.out_box.fast, kernel_.out_box.slow},
-                         kernel_.out_box.swizzle_bytes));
+    const MapWords out_map(kernel_.product == Product::kDw
+                               ? MakeBoxMap(out.data, {k, n, e}, {2 * k, 2 * n * k},
+                                            {kernel_.out_box.fast, kernel_.out_box.slow, 1},
+                                            kernel_.out_box.swizzle_bytes)
+                               : MakeBoxMap(out.data, {out_cols, m}, {out.element_bytes * out_cols},
+                                            {kernel_.out_box.fast, kernel_.out_box.slow}, kernel_.out_box.swizzle_bytes,
+                                            kernel_.out_bytes));
     // Groups are given by their sizes or by their ends.
     std::vector<int> ends(sizes_.m.size());
     std::partial_sum(sizes_.m.begin(), sizes_.m.end(), ends.begin());
@@ -151,7 +148,10 @@ class Trial {
                                 row_scales_.data(),
                                 col_scales_.data(),
                                 scale_row_stride_,
-                                scale_block_stride_};
+                                scale_block_stride_,
+                                out_scales_.data(),
+                                out_scale_row_stride_,
+                                out_scale_block_stride_};
     const int blocks = kernel_.cluster * static_cast<int>(1 + numbers_.Next(3));
     const hopper_machine::Launch launch{blocks, kernel_.cluster, kernel_.threads, kernel_.shared_bytes(experts_),
                                         numbers_.state};
@@ -162,30 +162,37 @@ class Trial {
                            w.span(),
                            out.span(),
                            {row_scales_.data(), row_scales_.size() * sizeof(float)},
-                           {col_scales_.data(), col_scales_.size() * sizeof(float)}},
+                           {col_scales_.data(), col_scales_.size() * sizeof(float)},
+                           {out_scales_.data(), out_scales_.size() * sizeof(float)}},
                           [&] { kernel_.run(problem); });
     });
 
-    std::vector<uint16_t> expected = pristine;
-    Reference(x, dy, w, expected.data() + (out.data - out.memory.data()));
+    Matrix expected(out_size, kernel_.out_bytes, kGuard, poison);
+    std::vector<float> expected_scales(out_scales_.size(), kPoisonScale);
+    Reference(x, dy, w, expected, expected_scales);
     int wrong = 0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      if (expected[i] == out.memory[i]) continue;
-      if (std::isnan(kernel_.to_float(expected[i])) && std::isnan(kernel_.to_float(out.memory[i])) &&
-          expected[i] != kPoison) {
-        continue;
-      }
+    const auto guard = static_cast<int64_t>(kGuard);
+    for (int64_t i = -guard; i < static_cast<int64_t>(out_size) + guard; ++i) {
+      const uint16_t is = out.At(i), wanted = expected.At(i);
+      if (wanted == is) continue;
+      if (std::isnan(kernel_.to_float(wanted)) && std::isnan(kernel_.to_float(is)) && wanted != poison) continue;
       if (++wrong > 5) continue;
-      const auto at = static_cast<int64_t>(i) - (out.data - out.memory.data());
-      ADD_FAILURE() << kernel_.name << ": element " << at << " (row " << at / static_cast<int64_t>(out_cols)
-                    << ", column " << at % static_cast<int64_t>(out_cols) << ") is " << kernel_.to_float(out.memory[i])
-                    << ", not " << kernel_.to_float(expected[i]);
+      ADD_FAILURE() << kernel_.name << ": element " << i << " (row " << i / static_cast<int64_t>(out_cols)
+                    << ", column " << i % static_cast<int64_t>(out_cols) << ") is " << kernel_.to_float(is) << ", not "
+                    << kernel_.to_float(wanted);
+    }
+    for (size_t i = 0; i < expected_scales.size(); ++i) {
+      if (expected_scales[i] == out_scales_[i]) continue;
+      if (++wrong > 5) continue;
+      ADD_FAILURE() << kernel_.name << ": scale " << i << " is " << out_scales_[i] << ", not " << expected_scales[i];
     }
     EXPECT_EQ(wrong, 0) << kernel_.name << " of " << out.size;
   }
 
  private:
   static constexpr uint16_t kPoison = 0x7FA5;
+  static constexpr uint16_t kPoisonByte = 0xFF;
+  static constexpr float kPoisonScale = -7.0f;
 
   template <typename Work>
   void ASSERT_NO_THROW_WITH_TEXT(const Work& work) {
@@ -196,10 +203,10 @@ class Trial {
     }
   }
 
-  Operand Values(size_t count) {
+  Matrix Values(size_t count) {
     uint16_t bits[5];
     for (int i = 0; i < 5; ++i) bits[i] = kernel_.to_operand(static_cast<float>(i) - 2.0f);
-    Operand operand(count, kernel_.element_bytes);
+    Matrix operand(count, kernel_.element_bytes);
     for (size_t i = 0; i < count; ++i) operand.Fill(i, 1, bits[numbers_.Next(5)]);
     return operand;
   }
@@ -215,11 +222,23 @@ class Trial {
     const auto fill = [this](std::vector<float>* scales, size_t count) {
       for (size_t i = 0; i < count; ++i) scales->push_back(std::ldexp(1.0f, static_cast<int>(numbers_.Next(4)) - 2));
     };
+    if (kernel_.out_bytes == 1) {
+      const size_t out_rows = static_cast<size_t>(rows_), out_blocks = blocks(sizes_.n / 2);
+      const size_t out_pitch = (out_rows + 3) / 4 * 4;
+      out_scale_row_stride_ = by_row ? static_cast<int>(out_blocks) : 1;
+      out_scale_block_stride_ = by_row ? 1 : static_cast<int>(out_pitch);
+      out_scales_.assign(out_pitch * out_blocks, kPoisonScale);
+    }
     fill(&row_scales_, pitch * blocks(sizes_.k));
     fill(&col_scales_, sizes_.m.size() * blocks(sizes_.n) * blocks(sizes_.k));
+    // Results near 2^-117, below which a block counts as one of zeros.
+    for (size_t block = 0; kernel_.out_bytes == 1 && x_rows > 1 && block < blocks(sizes_.k); ++block) {
+      row_scales_[static_cast<size_t>(scale_row_stride_) + block * static_cast<size_t>(scale_block_stride_)] =
+          std::ldexp(1.0f, -64);
+    }
   }
 
-  void AddInfinities(Operand& x, Operand& dy, Operand& w) const {
+  void AddInfinities(Matrix& x, Matrix& dy, Matrix& w) const {
     if (infinite_ < 0) return;
     const size_t n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k);
     const uint16_t infinity = kernel_.to_operand(INFINITY);
@@ -242,7 +261,22 @@ class Trial {
            col_scales_[(expert * blocks(sizes_.n) + column / kScaleBlock) * blocks(sizes_.k) + block];
   }
 
-  void Reference(const Operand& x, const Operand& dy, const Operand& w, uint16_t* out) const {
+  // Row `row` of the output: `values` divided by the largest magnitude of each block / 448, which is the block's scale.
+  void Quantize(const std::vector<float>& values, size_t row, Matrix& out, std::vector<float>& scales) const {
+    for (size_t block = 0; block * kScaleBlock < values.size(); ++block) {
+      const size_t first = block * kScaleBlock, end = std::min(first + kScaleBlock, values.size());
+      float largest = 0;
+      for (size_t j = first; j < end; ++j) {
+        if (!std::isnan(values[j])) largest = std::max(largest, std::abs(values[j]));
+      }
+      const float scale = largest >= std::ldexp(1.0f, -117) ? largest / 448 : 1;
+      scales[row * static_cast<size_t>(out_scale_row_stride_) + block * static_cast<size_t>(out_scale_block_stride_)] =
+          scale;
+      for (size_t j = first; j < end; ++j) out.Fill(row * values.size() + j, 1, kernel_.to_element(values[j] / scale));
+    }
+  }
+
+  void Reference(const Matrix& x, const Matrix& dy, const Matrix& w, Matrix& out, std::vector<float>& scales) const {
     const size_t n = static_cast<size_t>(sizes_.n), k = static_cast<size_t>(sizes_.k);
     size_t row = 0;
     for (size_t e = 0; e < sizes_.m.size(); ++e) {
@@ -261,21 +295,23 @@ class Trial {
             return sum;
           };
           const size_t columns = kernel_.gate_up != 0 ? n / 2 : n;
+          std::vector<float> values;
           for (size_t j = 0; j < columns; ++j) {
             const size_t gate = kernel_.gate_up == 2 ? j / 128 * 256 + j % 128 : j;
             const size_t up = gate + (kernel_.gate_up == 2 ? 128 : columns);
-            uint16_t result = kernel_.to_element(
-                kernel_.gate_up != 0 ? kernel_.silu_multiply(product(gate), product(up)) : product(j));
+            values.push_back(kernel_.gate_up != 0 ? kernel_.silu_multiply(product(gate), product(up)) : product(j));
+            uint16_t result = kernel_.to_element(values.back());
             if (kernel_.multiply)
               result =
                   kernel_.to_element(kernel_.to_float(result) * kernel_.to_float(kernel_.to_element(weights_[place])));
-            out[(kernel_.gather_y ? place : row) * columns + j] = result;
+            if (kernel_.out_bytes != 1) out.Fill((kernel_.gather_y ? place : row) * columns + j, 1, result);
           }
+          if (kernel_.out_bytes == 1) Quantize(values, kernel_.gather_y ? place : row, out, scales);
         } else if (kernel_.product == Product::kDx) {
           for (size_t j = 0; j < k; ++j) {
             float sum = 0;
             for (size_t t = 0; t < n; ++t) sum += dy_of(t) * w_of(t, j);
-            out[(kernel_.gather_x ? place : row) * k + j] = kernel_.to_element(sum);
+            out.Fill((kernel_.gather_x ? place : row) * k + j, 1, kernel_.to_element(sum));
           }
         } else {
           for (size_t a = 0; a < n; ++a) {
@@ -283,7 +319,7 @@ class Trial {
           }
         }
       }
-      for (size_t j = 0; j < dw.size(); ++j) out[e * n * k + j] = kernel_.to_element(dw[j]);
+      for (size_t j = 0; j < dw.size(); ++j) out.Fill(e * n * k + j, 1, kernel_.to_element(dw[j]));
     }
   }
   float Value(uint16_t bits) const { return kernel_.operand_to_float(bits); }
@@ -300,6 +336,9 @@ class Trial {
   std::vector<float> col_scales_;
   int scale_row_stride_ = 0;
   int scale_block_stride_ = 0;
+  std::vector<float> out_scales_;
+  int out_scale_row_stride_ = 0;
+  int out_scale_block_stride_ = 0;
 };
 
 // Group sizes around a tile's height: none, one, a few, whole tiles, one over, several tiles.

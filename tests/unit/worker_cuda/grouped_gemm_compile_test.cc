@@ -71,14 +71,15 @@ class GroupedGemmCompile : public testing::TestWithParam<Target> {
     dims["permute_x"].set_bool_value(flags == 1);
     dims["permute_y"].set_bool_value(flags >= 2);
     if (HasWeights()) dims["fuse_mul_post"].set_bool_value(flags == 3);
-    if (std::string(GetParam().op) == "gate_up") dims["gate_up"].set_string_value(flags % 2 == 0 ? "split" : "blocks");
+    if (IsGateUp()) dims["gate_up"].set_string_value(flags % 2 == 0 ? "split" : "blocks");
     return PrepareKernel(definition_, GetParam().device, problem);
   }
 
   bool HasWeights() const { return std::string(GetParam().op).starts_with("forward"); }
   uint64_t CountFlags() const { return HasWeights() ? 4 : 3; }
-  bool IsFp8() const { return std::string(GetParam().op) == "forward_fp8"; }
-  bool HasPortablePath() const { return !IsFp8() && std::string(GetParam().op) != "gate_up"; }
+  bool IsFp8() const { return std::string(GetParam().op).ends_with("_fp8"); }
+  bool IsGateUp() const { return std::string(GetParam().op).starts_with("gate_up"); }
+  bool HasPortablePath() const { return !IsFp8() && !IsGateUp(); }
   std::vector<const char*> DataTypes() const {
     return IsFp8() ? std::vector<const char*>{"fp8"} : std::vector<const char*>{"bf16", "f16"};
   }
@@ -220,7 +221,8 @@ TEST_P(GroupedGemmCompile, TheDefaultConfigCompiles) {
 INSTANTIATE_TEST_SUITE_P(Targets, GroupedGemmCompile,
                          testing::Values(Target{"forward", "A100"}, Target{"forward", "H200"}, Target{"dx", "A100"},
                                          Target{"dx", "H200"}, Target{"dw", "A100"}, Target{"dw", "H200"},
-                                         Target{"forward_fp8", "H200"}, Target{"gate_up", "H200"}),
+                                         Target{"forward_fp8", "H200"}, Target{"gate_up", "H200"},
+                                         Target{"gate_up_fp8", "H200"}),
                          [](const testing::TestParamInfo<Target>& target) {
                            return std::string(target.param.op) + "_" + target.param.device;
                          });
