@@ -199,18 +199,20 @@ constexpr int kFitLeast = kShareQ > 4 * kFitStep ? kShareQ - 3 * kFitStep : kFit
 // rows. With one consumer there is nothing to gain.
 constexpr bool kMoveRegisters = kConsumers > 1;
 constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColTile::kBytes : 0) > 16384;
-// What stores quantised results needs few addresses.
-constexpr bool kManySums = kAccumulators > (kQuantize ? 192 : 160);
-constexpr int kProducerRegisters = kConsumers == 3 ? (kCopies ? 56 : 32)
+// Quantised results are stored with few addresses, so that 224 registers are enough beside 192 sums, and the warp that
+// copies scales and asks for boxes gets 56.
+constexpr bool kManySums = !kQuantize && kAccumulators > 160;
+constexpr bool kFewAddresses = !kCopies && !kQuantize;
+constexpr int kProducerRegisters = kConsumers == 3 ? (kFewAddresses ? 32 : 56)
                                    : kManySums     ? 24
                                    : kManyRows     ? 104
-                                   : kCopies       ? 56
-                                                   : 40;
-constexpr int kConsumerRegisters = kConsumers == 3 ? (kCopies ? 152 : 160)
+                                   : kFewAddresses ? 40
+                                                   : 56;
+constexpr int kConsumerRegisters = kConsumers == 3 ? (kFewAddresses ? 160 : 152)
                                    : kManySums     ? 240
                                    : kManyRows     ? 200
-                                   : kCopies       ? 224
-                                                   : 232;
+                                   : kFewAddresses ? 232
+                                                   : 224;
 
 static_assert(kExtentP % kWgmmaM == 0, "the M side of wgmma is a multiple of 64");
 static_assert(kSplitP || kExtentQ % kSharers == 0, "the consumers share a tile evenly");
