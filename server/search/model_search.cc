@@ -16,8 +16,17 @@ constexpr int kNeighbourValuesMax = 16;
 constexpr int kPoolServes = 10;
 constexpr size_t kParentPool = 12;
 constexpr size_t kCrossPool = 24;
-// Of all parents together; of more a random part is looked at, so that a proposal's cost does not grow with the space.
+// Of all parents together, and of the points nearest to the best; of more a random part is looked at, so that a
+// proposal's cost does not grow with the space.
 constexpr size_t kNeighbourCandidatesMax = 240;
+
+void KeepSome(std::vector<Point>* points, PhiloxStream& random) {
+  if (points->size() <= kNeighbourCandidatesMax) return;
+  for (size_t i = 0; i < kNeighbourCandidatesMax; ++i) {
+    std::swap((*points)[i], (*points)[i + random.UniformInt(points->size() - i)]);
+  }
+  points->resize(kNeighbourCandidatesMax);
+}
 
 }  // namespace
 
@@ -59,6 +68,7 @@ void ModelSearch::FindNearestOfBest(const History& history) {
   nearest_of_ = history.elite().front();
   PhiloxStream random(seed_, StreamOf(StreamUse::kNearest, nearest_of_));
   nearest_ = NearestWithOtherValues(history.space(), history.PointOf(nearest_of_), random);
+  KeepSome(&nearest_, random);
 }
 
 std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream& random) {
@@ -77,12 +87,7 @@ std::vector<Point> ModelSearch::Candidates(const History& history, PhiloxStream&
       add(std::move(point));
     }
   }
-  if (candidates.size() > kNeighbourCandidatesMax) {
-    for (size_t i = 0; i < kNeighbourCandidatesMax; ++i) {
-      std::swap(candidates[i], candidates[i + random.UniformInt(candidates.size() - i)]);
-    }
-    candidates.resize(kNeighbourCandidatesMax);
-  }
+  KeepSome(&candidates, random);
   FindNearestOfBest(history);
   for (const Point& point : nearest_) add(Point(point));
   const size_t cross = std::min(elite.size(), kCrossPool);

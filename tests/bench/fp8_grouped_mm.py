@@ -136,27 +136,30 @@ class Operands:
 def our_product(torch, packages, operands, ends):
     """(a call of our product, (how well the package's config fits, the config)). The one place that knows how it is called."""
     import tunefarm.launch
-    case, reasons = operands.case, []
+    case, reasons, found = operands.case, [], []
     for path in packages:
         try:
-            kernel = tunefarm.launch.open(path).kernel(KERNEL, E=case.experts, N=case.n, K=case.k, group_ends=1)
+            kernel = tunefarm.launch.open(path).kernel(KERNEL, E=case.experts, N=case.n, K=case.k, group_ends=1,
+                                                       scale_layout="row_major")
+            dims = {name: {"tokens": case.tokens, "topk": case.topk}[name] for name in kernel.dims}
+            found.append((kernel, dims, kernel.plan(**dims)))
         except Exception as error:
             reasons.append(f"{os.path.basename(path)}: {error}")
-            continue
-        dims = {name: {"tokens": case.tokens, "topk": case.topk}[name] for name in kernel.dims}
-        plan = kernel.plan(**dims)
-        out = torch.empty(case.rows, case.n, device="cuda", dtype=torch.bfloat16)
-        arrays = {"x": operands.x, "w": operands.w, "y": out, "x_scales": operands.x_scales, "w_scales": operands.w_scales,
-                  "m_sizes": ends, "gather_indices": torch.zeros(1, device="cuda", dtype=torch.int32),
-                  "topk_weights": torch.ones(1, device="cuda")}
-        arrays = {argument.name: arrays[argument.name] for argument in kernel.arguments}
+    if not found:
+        raise RuntimeError(f"no package has {KERNEL} for E={case.experts}, N={case.n}, K={case.k}: {'; '.join(reasons)}")
+    # A tuned config of any package before a default one.
+    kernel, dims, plan = min(found, key=lambda each: each[2].match == "DEFAULT")
+    out = torch.empty(case.rows, case.n, device="cuda", dtype=torch.bfloat16)
+    arrays = {"x": operands.x, "w": operands.w, "y": out, "x_scales": operands.x_scales, "w_scales": operands.w_scales,
+              "m_sizes": ends, "gather_indices": torch.zeros(1, device="cuda", dtype=torch.int32),
+              "topk_weights": torch.ones(1, device="cuda")}
+    arrays = {argument.name: arrays[argument.name] for argument in kernel.arguments}
 
-        def call():
-            kernel(**arrays, **dims)
-            return out
+    def call():
+        kernel(**arrays, **dims)
+        return out
 
-        return call, (plan.match, plan.config)
-    raise RuntimeError(f"no package has {KERNEL} for E={case.experts}, N={case.n}, K={case.k}: {'; '.join(reasons)}")
+    return call, (plan.match, plan.config)
 
 
 def torch_product(torch, operands, ends, is_fast):

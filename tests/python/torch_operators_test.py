@@ -282,10 +282,12 @@ class Layers(Test):
                                     (2, given[2].transpose(1, 2).contiguous().transpose(1, 2), r"w_down .*contiguous\(\)")):
             with self.assertRaisesRegex(InvalidArgumentError, f"^moe_mlp: .*{expected}"):
                 tunefarm.torch.moe_mlp(*given[:at], value, *given[at + 1:])
-        given[4].requires_grad = True
-        with mock.patch.object(stub.Tensor, "float", lambda self: self), \
-                self.assertRaisesRegex(InvalidArgumentError, "no gradients with weights in fp8"):
-            tunefarm.torch.moe_mlp(*given)
+        for at in (0, 1, 2, 4, 5, 6):
+            given[at].requires_grad = True
+            with mock.patch.object(stub.Tensor, "float", lambda self: self), \
+                    self.assertRaisesRegex(InvalidArgumentError, "no gradients with weights in fp8"):
+                tunefarm.torch.moe_mlp(*given)
+            given[at].requires_grad = False
 
     def test_one_that_needs_gradients_keeps_gate_and_up(self):
         package = self.load(roles.UP_ACTIVATED, roles.GATE_UP["split"], roles.UP, roles.DOWN)

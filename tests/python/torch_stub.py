@@ -69,7 +69,7 @@ class Tensor:
     amax = lambda self, at: self._like(self.values.max(at))
     __mul__ = lambda self, other: self._like(self.values * other.values)
     __truediv__ = lambda self, other: self._like(self.values / getattr(other, "values", other))
-    eq = lambda self, other: self.values == other
+    lt = lambda self, other: self.values < other
     masked_fill = lambda self, chosen, other: self._like(numpy.where(chosen, other, self.values))
     __floordiv__ = lambda self, other: self._like(self.values // other)
 

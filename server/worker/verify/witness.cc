@@ -78,7 +78,7 @@ class Hearing {
 
   Failure LaunchInDoubt() {
     witnessed_.clear();
-    least_nothing_ns_ = least_first_busy_ns_ = std::numeric_limits<double>::infinity();
+    least_nothing_ns_ = least_first_busy_ns_ = least_others_busy_ns_ = std::numeric_limits<double>::infinity();
     const MonotonicTime start = clock_.Now();
     for (int i = 0; i < kLaunchesMax; ++i) {
       const Duration elapsed = clock_.Now() - start;
@@ -89,6 +89,7 @@ class Hearing {
       if (calls_.launch_nothing) {
         TUNEFARM_RETURN_IF_FAILED(calls_.launch_nothing(verdict_.claimed_ns, &nothing));
         least_nothing_ns_ = std::min(least_nothing_ns_, NothingNs(nothing));
+        least_others_busy_ns_ = std::min(least_others_busy_ns_, nothing.others_busy_ns * calls_.commands_per_launch);
         least_first_busy_ns_ = std::min(least_first_busy_ns_, FirstBusyNs(nothing) * calls_.commands_per_launch);
       }
       TUNEFARM_RETURN_IF_FAILED(Launch(nothing));
@@ -109,9 +110,7 @@ class Hearing {
   }
 
   // Of as many commands as a launch has.
-  double NothingNs(const WitnessedTime& nothing) const {
-    return tunefarm::NeededNs(nothing, 0) * calls_.commands_per_launch;
-  }
+  double NothingNs(const WitnessedTime& nothing) const { return NeededNs(nothing, 0) * calls_.commands_per_launch; }
 
   // Beside launches of nothing `least_ns`, the shortest of those, once there are enough of them.
   double OverheadNs(double least_ns, int helpers) const {
@@ -120,10 +119,19 @@ class Hearing {
     return std::clamp(least_ns, calm_overhead_ns_, most_ns);
   }
 
+  // Of the threads of nothing those that the launch has.
+  static double ShareOf(int helpers, const WitnessedTime& nothing) {
+    return nothing.helpers > 0 ? std::min(1.0, static_cast<double>(helpers) / nothing.helpers) : 1;
+  }
+
   // The launch, with the processor time of its helpers less what threads that sleep need to be continued and stopped.
-  static WitnessedTime Work(const Witnessed& witnessed) {
-    WitnessedTime work = witnessed.launch;
-    work.others_busy_ns = std::max(work.others_busy_ns - witnessed.nothing.others_busy_ns, 0.0);
+  WitnessedTime Work(const Witnessed& witnessed) const {
+    const auto& [launch, nothing] = witnessed;
+    WitnessedTime work = launch;
+    if (nothing.helpers > 0) {
+      work.others_busy_ns =
+          std::max(work.others_busy_ns - ShareOf(launch.helpers, nothing) * least_others_busy_ns_, 0.0);
+    }
     return work;
   }
 
@@ -134,16 +142,13 @@ class Hearing {
   // Without overhead. Threads that the launch does not have are no overhead of it, and of the processor time of its
   // first thread only threads that work: it may spin until they are awake, but threads that sleep are continued and
   // stopped on other processors, or while it waits.
-  double NeededNs(const Witnessed& witnessed) const {
+  double WorkNs(const Witnessed& witnessed) const {
     const auto& [launch, nothing] = witnessed;
     const double overhead_ns = OverheadNs(least_nothing_ns_, nothing.helpers);
-    const auto share_of = [&](int helpers) {
-      return nothing.helpers > 0 ? std::min(1.0, static_cast<double>(helpers) / nothing.helpers) : 1;
-    };
-    const double all_ns = std::lerp(calm_overhead_ns_, overhead_ns, share_of(launch.helpers));
-    const double needed_ns = std::max(tunefarm::NeededNs(launch, all_ns), 0.0);
+    const double all_ns = std::lerp(calm_overhead_ns_, overhead_ns, ShareOf(launch.helpers, nothing));
+    const double needed_ns = std::max(NeededNs(launch, all_ns), 0.0);
     const double first_ns = std::lerp(OverheadNs(least_first_busy_ns_, nothing.helpers), overhead_ns,
-                                      share_of(WorkingHelpers(Work(witnessed), needed_ns)));
+                                      ShareOf(WorkingHelpers(Work(witnessed), needed_ns), nothing));
     return std::max(needed_ns, FirstBusyNs(launch) - first_ns);
   }
 
@@ -154,7 +159,7 @@ class Hearing {
     int allowing = 0;             // of those, the ones that contradict nothing
     for (const Witnessed& witnessed : witnessed_) {
       const WitnessedTime& launch = witnessed.launch;
-      const double needed_ns = NeededNs(witnessed);
+      const double needed_ns = WorkNs(witnessed);
       verdict_.witnessed_ns = std::min(verdict_.witnessed_ns, needed_ns);
       if (!IsContradicted(verdict_.claimed_ns, needed_ns, SlackOf(slack_, Work(witnessed), needed_ns))) {
         verdict_.contradicted = false;
@@ -180,7 +185,7 @@ class Hearing {
       if (calls_.launch_nothing && nothing.helpers < launch.helpers) return false;
       const double disturbances_ns =
           launch.on_device ? launch.waited_ns : NothingNs(nothing) - OverheadNs(least_nothing_ns_, nothing.helpers);
-      return !IsDisturbed(disturbances_ns, tunefarm::NeededNs(launch, 0), slack_.ns);
+      return !IsDisturbed(disturbances_ns, NeededNs(launch, 0), slack_.ns);
     }));
   }
 
@@ -198,8 +203,10 @@ class Hearing {
   const WitnessCalls& calls_;
   double calm_overhead_ns_ = 0;
   double least_nothing_ns_ = std::numeric_limits<double>::infinity();
-  double least_first_busy_ns_ = std::numeric_limits<double>::infinity();  // of launches of nothing
-  std::vector<Witnessed> witnessed_;                                      // since the samples that count
+  // Of launches of nothing: the processor time of the first thread, and of all others.
+  double least_first_busy_ns_ = std::numeric_limits<double>::infinity();
+  double least_others_busy_ns_ = std::numeric_limits<double>::infinity();
+  std::vector<Witnessed> witnessed_;  // since the samples that count
   WitnessVerdict verdict_;
 };
 

@@ -101,7 +101,7 @@ struct WitnessVerdict {
   // disturbance (IsDisturbed). This says nothing about the config; `contradicted` is false.
   bool unsettled = false;
   double claimed_ns = 0;    // by the samples that count: the last ones
-  double witnessed_ns = 0;  // the shortest launch since by NeededNs, or by its processor time if that allows less
+  double witnessed_ns = 0;  // the least that a launch since needs without overhead, or its processor time if less
   int launches = 0;
 };
 

@@ -20,9 +20,9 @@ def grouped_gate_up(x: Tensor, w_gate_up: Tensor, offs: Tensor, layout: str = "s
     """silu(gate) * up for the rows offs[e - 1] to offs[e] of `x` [R, K], where gate and up are their products with the
     two halves of the weights w_gate_up[e], as [R, I].
 
-    w_gate_up [E, 2 I, K]: with layout "split" I rows of gate and then I of up, with "blocks" 128 rows of gate and 128 of
-    up by turns (2 I is a multiple of 256 then). offs [E]: int32, where the groups end, ascending and at most R, which is
-    not checked, since that would wait for the device. Rows after offs[-1] are neither read nor written.
+    w_gate_up [E, 2 I, K]: with layout "split" I rows of gate and then I of up, with "blocks" alternating blocks of 128
+    rows of gate and of up (2 I is a multiple of 256 then). offs [E]: int32, where the groups end, ascending and at most
+    R, which is not checked, since that would wait for the device. Rows after offs[-1] are neither read nor written.
 
     A tuned kernel of bfloat16 or float16 on a CUDA device applies the activation to single-precision sums and writes
     neither gate nor up. Where no loaded package has one, and where a gradient is needed, this is grouped_mm, whose

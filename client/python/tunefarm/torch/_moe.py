@@ -37,13 +37,13 @@ def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weig
     of 16, and x bfloat16. x and silu(gate) * up are quantised here, a scale for each 128 elements of a row. There are no
     gradients, and torch does not compute these products: see scaled_grouped_mm.
 
-    InvalidArgumentError: types, shapes or devices that do not fit together, or gradients of weights in fp8.
+    InvalidArgumentError: types, shapes or devices that do not fit together, or gradients with weights in fp8.
     NotFoundError: no loaded package has grouped_gemm_forward_fp8. LaunchError: a launch failed."""
     _check(x, w_up, w_down, topk_ids, topk_weights)
     weights = topk_weights.float()
     if w_up.dtype != x.dtype or w_down.dtype != x.dtype or w_up_scales is not None or w_down_scales is not None:
         scaled_up, scaled_down = _moe_fp8.checked(x, w_up, w_down, w_up_scales, w_down_scales)
-        if ops.needs_gradient(x, weights):
+        if ops.needs_gradient(x, weights, *scaled_up, *scaled_down):
             raise InvalidArgumentError("moe_mlp has no gradients with weights in fp8: call it in torch.no_grad(), or "
                                        "detach() what needs one")
         return _moe_fp8.moe_mlp_fp8(x, scaled_up, scaled_down, topk_ids, weights)

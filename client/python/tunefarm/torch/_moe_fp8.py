@@ -65,11 +65,12 @@ def checked(x: Tensor, w_up: Tensor, w_down: Tensor, w_up_scales: Optional[Tenso
 
 
 def quantized(rows: Tensor) -> Scaled:
-    """Rows [R, C] in e4m3 with scales [R, ceil(C / 128)]: a block's largest magnitude divided by 448, of zeros 1."""
+    """Rows [R, C] in e4m3 with scales [R, ceil(C / 128)]: a block's largest magnitude divided by 448, or 1 where that
+    magnitude is below 2^-117."""
     columns = rows.shape[1]
     padded = torch.nn.functional.pad(rows.float(), (0, -columns % BLOCK)).unflatten(1, (blocks(columns), BLOCK))
     largest = padded.abs().amax(2)
-    scales = (largest / _MAX).masked_fill(largest.eq(0), 1.0)
+    scales = (largest / _MAX).masked_fill(largest.lt(2.0**-117), 1.0)
     values = (padded / scales.unsqueeze(2)).to(torch.float8_e4m3fn).flatten(1)
     return Scaled(values[:, :columns].contiguous(), scales)
 
@@ -98,7 +99,7 @@ def scaled_layer_product_now(product: str, a: Tensor, w: Tensor, scale_a: Tensor
     is_up = product == "up"
     if (rows % topk == 0 and a.shape[0] == (rows // topk if is_up else rows) and (is_up or weights is not None) and
             _routing.are_lists(ends, indices, weights, a.get_device())):
-        known = scaled.known_of(FP8_UP if is_up else FP8_DOWN, topk, a, mat2, scale_a, scale_b, ends)
+        known = scaled.known_of(FP8_UP if is_up else FP8_DOWN, topk, rows // topk, a, mat2, scale_a, scale_b, ends)
         if known is not None:
             out = scaled.enqueued(known, rows // topk, rows, a, mat2, scale_a, scale_b, ends, indices,
                                   ends if weights is None else weights)

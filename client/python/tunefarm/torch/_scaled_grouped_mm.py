@@ -45,7 +45,7 @@ def scaled_grouped_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Ten
 
 
 def scaled_multiply_now(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, offs: Tensor) -> Tensor:
-    known = known_of(FP8, 1, input, mat2, scale_a, scale_b, offs)
+    known = known_of(FP8, 1, input.shape[0], input, mat2, scale_a, scale_b, offs)
     rows = input.shape[0]
     if known is None:
         raise NotFoundError(f"{_missing(mat2)}; torch does not compute this product: load a package with its kernel by "
@@ -68,27 +68,30 @@ class Known(NamedTuple):
     copied_to: str  # the layout to which the rows' scales are copied; "": they are in the kernel's
 
 
-def known_of(roles: Dict[str, Role], topk: int, input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor,
+def known_of(roles: Dict[str, Role], topk: int, tokens: int, input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor,
              offs: Tensor) -> Optional[Known]:
     """The kernel of a role by the layout of the rows' scales: that for the given layout, else one for another; None: no
-    package has either. Arguments as those of scaled_grouped_mm; InvalidArgumentError where they are none."""
+    package has either. `tokens`: of the launch. Arguments as those of scaled_grouped_mm; InvalidArgumentError where they
+    are none."""
     layout = layout_of(scale_a.shape, scale_a.stride()) if scale_a.dim() == 2 else None
     # All that decides how the product is computed, but the rows.
     signature = (roles["row_major"], topk, layout, input.shape[1:], scale_a.shape[1:],
                  scale_a.shape[:1] == input.shape[:1], mat2.shape, mat2.stride(), scale_b.shape, scale_b.stride(),
                  offs.shape, input.dtype, mat2.dtype, scale_a.dtype, scale_b.dtype, offs.dtype,
                  input.get_device(), mat2.get_device(), scale_a.get_device(), scale_b.get_device(), offs.get_device())
-    known: Any = ops.products.calls.get(signature, _UNKNOWN)
+    # load() in another thread puts another table in its place.
+    calls = ops.products.calls
+    known: Any = calls.get(signature, _UNKNOWN)
     if known is not _UNKNOWN:
         return known
     _check(input, mat2, scale_a, scale_b, offs)
     known = None
     for each in sorted(roles, key=lambda name: name != layout):
-        product = ops.find(_key(roles[each], topk, mat2), max(input.shape[0], 1))
+        product = ops.find(_key(roles[each], topk, mat2), max(tokens, 1))
         if product is not None:
             known = Known(product, "" if each == layout else each)
             break
-    remember(ops.products.calls, signature, known)
+    remember(calls, signature, known)
     return known
 
 
