@@ -21,6 +21,9 @@ constexpr double kSlackNs = 50'000, kSlackPerHelperNs = 3'000;
 // are warmed before; else the bytes that another core has written are fetched.
 constexpr double kSlackPerTouchedByteNs = 0.1, kSlackPerByteNs = 1;
 constexpr double kCacheSlackMaxNs = 5e6;
+// Where caches are cold, a launch finds page tables in no cache, other than samples, whose flush has just used them: at
+// most some 100 ns for each page of 4 KiB, of a guest and of its host together.
+constexpr double kPageTablesPerByteMaxNs = 0.03;
 
 Failure RanBeforeItsTime() {
   return {v1::OUTCOME_RUN_CRASH, "The kernel continued its process while that was stopped."};
@@ -45,8 +48,10 @@ size_t BytesOf(const BufferViews& buffers) {
 
 WitnessSlack HostSlack(bool is_cold, size_t buffer_bytes) {
   WitnessSlack slack{.ns = kSlackNs, .per_helper_ns = kSlackPerHelperNs};
-  if (!is_cold) {
-    const auto bytes = static_cast<double>(buffer_bytes);
+  const auto bytes = static_cast<double>(buffer_bytes);
+  if (is_cold) {
+    slack.memory_overhead_max_ns = std::min(kPageTablesPerByteMaxNs * bytes, kCacheSlackMaxNs);
+  } else {
     const double touched_ns = std::min(kSlackPerTouchedByteNs * bytes, kCacheSlackMaxNs);
     slack.ns += touched_ns;
     slack.shared_ns = std::min(kSlackPerByteNs * bytes, kCacheSlackMaxNs) - touched_ns;
@@ -77,6 +82,7 @@ Failure FailureOf(const WitnessVerdict& verdict, bool is_repeatable) {
 Failure HostWitness::Hear(double claimed_ns) {
   variants_ = trial_.problem->VariantCount();
   TUNEFARM_RETURN_IF_FAILED(Freeze());
+  processor_ = process().Processor();
   // Where trials share a process, this one has seen the variants of inputs in a trial before.
   std::unique_ptr<TrialProcess> shared;
   if (trial_.shares_process) {
@@ -85,6 +91,7 @@ Failure HostWitness::Hear(double claimed_ns) {
   }
   WitnessVerdict verdict = HearLaunches(claimed_ns);
   SpareThreads();
+  off_.reset();
   // The buffers are its own too.
   if (!verdict.failure && shared != nullptr && !shared->HasStood()) verdict.failure = RanBeforeItsTime();
   if (is_begun_again_) {
@@ -125,14 +132,34 @@ Failure HostWitness::LaunchNothing(double busy_ns, WitnessedTime* time) {
   std::unique_ptr<NothingProcess>& nothing = trial_.loaded->nothing;
   if (nothing == nullptr || nothing->wanted_threads() != threads) {
     nothing = nullptr;
-    absl::StatusOr<std::unique_ptr<NothingProcess>> started = NothingProcess::Start(threads);
+    TrialProgram memory;
+    if (is_cold()) {
+      memory.flush_memory = trial_.loaded->program.flush_memory;
+      memory.flush_bytes = trial_.flush_bytes;
+    }
+    absl::StatusOr<std::unique_ptr<NothingProcess>> started = NothingProcess::Start(threads, memory);
     if (!started.ok()) return TrialNotStarted(started.status());
     nothing = *std::move(started);
+    if (const absl::Status moved = nothing->MoveTo(processor_); !moved.ok()) return TrialNotStarted(moved);
+    if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
   }
   const absl::StatusOr<WitnessedTime> took = nothing->Launch(busy_ns);
   if (!took.ok()) return TrialNotStarted(took.status());
   *time = *took;
+  if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
   return {};
+}
+
+// Processors may differ in their speed: where hardware threads share a core with something else, of a virtual machine,
+// or by their kind. What the runner keeps off the processor is itself.
+Failure HostWitness::MoveToProcessor() {
+  off_.emplace(processor_);
+  const TrialReply reply = process().MoveTo(processor_, /*stays=*/false);
+  if (reply.kind != TrialReply::kDone) return KernelFailureOf(reply, *trial_.problem);
+  const std::unique_ptr<NothingProcess>& nothing = trial_.loaded->nothing;
+  if (nothing == nullptr) return {};
+  const absl::Status moved = nothing->MoveTo(processor_);
+  return moved.ok() ? Failure() : TrialNotStarted(moved);
 }
 
 // For a launch that is the first on its inputs: the process does not run while outputs are poisoned, other inputs take
@@ -143,6 +170,8 @@ Failure HostWitness::Prepare() {
     is_begun_again_ = true;
     TUNEFARM_RETURN_IF_FAILED(BeginProcess(trial_.input_seed));
   }
+  // Before there is anything new to see.
+  TUNEFARM_RETURN_IF_FAILED(MoveToProcessor());
   if (variants_ > 0) {
     problem.SelectVariant(next_variant_++);
     // The sizes are those that the process has; their data are the variant's.
@@ -219,6 +248,7 @@ Failure HostWitness::SampleAgain(double* median_ns) {
   process().Thaw();
   TUNEFARM_RETURN_IF_FAILED(calls_.take_samples(median_ns));
   TUNEFARM_RETURN_IF_FAILED(Freeze());
+  processor_ = process().Processor();
   // This process has seen it.
   next_variant_ = 1;
   calls_.begin_phase(v1::PHASE_VERIFY);
@@ -228,6 +258,8 @@ Failure HostWitness::SampleAgain(double* median_ns) {
 // A process that has seen these inputs and nothing else, frozen.
 Failure HostWitness::BeginProcess(uint64_t input_seed) {
   SpareThreads();
+  // The process is forked off this one.
+  off_.reset();
   next_variant_ = 0;
   TUNEFARM_RETURN_IF_FAILED(calls_.restart(input_seed));
   return Freeze();

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "server/base/random.h"
@@ -18,6 +19,7 @@
 #include "server/worker/host/trial/brief_phases.h"
 #include "server/worker/host/trial/launch_overhead.h"
 #include "server/worker/host/trial/loaded_trial.h"
+#include "server/worker/host/trial/off_processor.h"
 #include "server/worker/verify/failure.h"
 #include "server/worker/verify/poison.h"
 #include "server/worker/verify/witness.h"
@@ -79,11 +81,14 @@ class HostWitness {
   Failure Obey(const TrialCommand& command, WitnessedTime* time);
   Failure SampleAgain(double* median_ns);
   Failure BeginProcess(uint64_t input_seed);
+  Failure MoveToProcessor();
   void SpareThreads();
   Failure Freeze();
 
   const WitnessedTrial trial_;
   const WitnessedTrialCalls& calls_;
+  int processor_ = -1;               // that samples were taken on; -1: unknown
+  std::optional<OffProcessor> off_;  // the runner, in launches
   int variants_ = 0, next_variant_ = 0;
   PoisonPattern pattern_ = PoisonPattern::kFirst;  // of the outputs before the launch
   bool is_begun_again_ = false;                    // in another process than the trial's

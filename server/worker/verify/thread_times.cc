@@ -28,6 +28,18 @@ ThreadTimes TimesIn(const std::string& schedstat) {
 
 ThreadTimes FirstThreadTimes(pid_t pid) { return TimesIn("/proc/" + std::to_string(pid) + "/schedstat"); }
 
+int LastProcessor(pid_t pid) {
+  // proc(5): the name, in brackets, may contain anything, and is the second of the fields.
+  constexpr int kName = 2, kProcessor = 39;
+  const absl::StatusOr<std::string> stat = ReadFile("/proc/" + std::to_string(pid) + "/stat", 4096);
+  if (!stat.ok()) return -1;
+  size_t at = stat->rfind(')');
+  for (int field = kName; field < kProcessor && at != std::string::npos; ++field) at = stat->find(' ', at + 1);
+  int processor = -1;
+  if (at != std::string::npos) std::from_chars(stat->data() + at + 1, stat->data() + stat->size(), processor);
+  return processor;
+}
+
 ThreadTimes OwnThreadTimes() { return TimesIn("/proc/thread-self/schedstat"); }
 
 }  // namespace tunefarm

@@ -25,4 +25,7 @@ struct ThreadTimes {
 ThreadTimes FirstThreadTimes(pid_t pid);
 ThreadTimes OwnThreadTimes();
 
+// The number of the processor that the first thread of a process is on or was last; -1 where nobody knows.
+int LastProcessor(pid_t pid);
+
 }  // namespace tunefarm

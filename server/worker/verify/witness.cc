@@ -115,7 +115,8 @@ class Hearing {
   // Beside launches of nothing `least_ns`, the shortest of those, once there are enough of them.
   double OverheadNs(double least_ns, int helpers) const {
     if (!calls_.launch_nothing || witnessed_.size() < kNothingsMin) return calm_overhead_ns_;
-    const double most_ns = (kOverheadMaxNs + kOverheadPerHelperMaxNs * helpers) * calls_.commands_per_launch;
+    const double most_ns = (kOverheadMaxNs + kOverheadPerHelperMaxNs * helpers) * calls_.commands_per_launch +
+                           slack_.memory_overhead_max_ns;
     return std::clamp(least_ns, calm_overhead_ns_, most_ns);
   }
 
@@ -139,17 +140,28 @@ class Hearing {
     return std::min(time.busy_ns - time.others_busy_ns, time.wall_ns);
   }
 
-  // Without overhead. Threads that the launch does not have are no overhead of it, and of the processor time of its
-  // first thread only threads that work: it may spin until they are awake, but threads that sleep are continued and
-  // stopped on other processors, or while it waits.
-  double WorkNs(const Witnessed& witnessed) const {
+  // What the launch needs without overhead.
+  struct Needed {
+    double ns = 0;
+    double busy_ns = 0;  // of that: processor time of all threads
+  };
+
+  // Threads that the launch does not have are no overhead of it, and of the processor time of its first thread only
+  // threads that work: it may spin until they are awake, but threads that sleep are continued and stopped on other
+  // processors, or while it waits.
+  Needed NeededBy(const Witnessed& witnessed) const {
     const auto& [launch, nothing] = witnessed;
+    const WitnessedTime work = Work(witnessed);
     const double overhead_ns = OverheadNs(least_nothing_ns_, nothing.helpers);
     const double all_ns = std::lerp(calm_overhead_ns_, overhead_ns, ShareOf(launch.helpers, nothing));
     const double needed_ns = std::max(NeededNs(launch, all_ns), 0.0);
-    const double first_ns = std::lerp(OverheadNs(least_first_busy_ns_, nothing.helpers), overhead_ns,
-                                      ShareOf(WorkingHelpers(Work(witnessed), needed_ns), nothing));
-    return std::max(needed_ns, FirstBusyNs(launch) - first_ns);
+    const double working = nothing.helpers > 0 ? ShareOf(WorkingHelpers(work, needed_ns), nothing) : 0;
+    const double first_ns =
+        FirstBusyNs(launch) - std::lerp(OverheadNs(least_first_busy_ns_, nothing.helpers), overhead_ns, working);
+    Needed needed;
+    needed.ns = std::max(needed_ns, first_ns);
+    needed.busy_ns = std::min(std::max(first_ns, 0.0) + work.others_busy_ns, needed.ns);
+    return needed;
   }
 
   bool Judge() {
@@ -159,13 +171,13 @@ class Hearing {
     int allowing = 0;             // of those, the ones that contradict nothing
     for (const Witnessed& witnessed : witnessed_) {
       const WitnessedTime& launch = witnessed.launch;
-      const double needed_ns = WorkNs(witnessed);
-      verdict_.witnessed_ns = std::min(verdict_.witnessed_ns, needed_ns);
-      if (!IsContradicted(verdict_.claimed_ns, needed_ns, SlackOf(slack_, Work(witnessed), needed_ns))) {
+      const Needed needed = NeededBy(witnessed);
+      verdict_.witnessed_ns = std::min(verdict_.witnessed_ns, needed.ns);
+      if (!IsContradicted(verdict_.claimed_ns, needed.ns, SlackOf(slack_, Work(witnessed), needed.ns))) {
         verdict_.contradicted = false;
       }
       if (!launch.ran_through) continue;
-      busy_ns.push_back(std::min(launch.busy_ns, needed_ns));
+      busy_ns.push_back(needed.busy_ns);
       const double slack_ns = SlackOf(slack_, Work(witnessed), busy_ns.back());
       if (!IsContradicted(verdict_.claimed_ns, busy_ns.back(), slack_ns)) ++allowing;
     }

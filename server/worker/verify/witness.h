@@ -9,8 +9,8 @@
 // than processors every launch waits for one; that wait does not count (NeededNs). Other disturbances cannot be
 // subtracted: a device works while the worker waits, and what a hypervisor takes away the operating system does not
 // count. Launches with such disturbances do not contradict a time (IsDisturbed). An idle processor of a virtual machine
-// may take 100 µs to wake up, and launches of nothing may find another one: a time stands, too, if the kernel's
-// processor time in launches that ran through allows it.
+// may take 100 µs to wake up, and more in some launches than in others: a time stands, too, if the kernel's processor
+// time in launches that ran through allows it.
 //
 // Pure but for the calls. One thread.
 #pragma once
@@ -54,7 +54,9 @@ struct WitnessedTime {
 struct WitnessSlack {
   double ns = 0;             // what only a first launch pays
   double per_helper_ns = 0;  // for each helper that works in the launch: it must wake up
-  double shared_ns = 0;      // once, where helpers do much of the work: they read what another core has written
+  // Of the overhead of a launch: the most that memory may add which launches of nothing read as well.
+  double memory_overhead_max_ns = 0;
+  double shared_ns = 0;  // once, where helpers do much of the work: they read what another core has written
 };
 
 // Helpers that work in a launch that takes `needed_ns` (NeededNs): those that sleep count for nothing, and those beyond
@@ -86,8 +88,9 @@ struct WitnessCalls {
   std::function<Failure(WitnessedTime* time)> launch;
   // The overhead of one command and answer of a kernel with one thread, on a calm machine. Null on a device: none.
   std::function<Failure(double* ns)> overhead;
-  // One command for nothing but `busy_ns` of work, in a process with as many threads as the kernel's has now, or fewer
-  // where no more can be had, which sleep: its time without that work. Null on a device.
+  // One command for nothing but `busy_ns` of work, on the processor that the kernel's launch is to have, in a process
+  // with as many threads as the kernel's has now, or fewer where no more can be had, which sleep: its time without that
+  // work. Null on a device.
   std::function<Failure(double busy_ns, WitnessedTime* time)> launch_nothing;
   // Takes the samples again: the median.
   std::function<Failure(double* median_ns)> sample_again;

@@ -4,11 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <thread>
 #include <vector>
 
@@ -28,6 +30,9 @@ TEST(HostSlackTest, GrowsWithWhatAFirstLaunchPaysFor) {
   };
   const double least_ns = slack_ns(true, 1 << 30, 0);
   EXPECT_EQ(slack_ns(true, 0, 0), least_ns) << "cold caches are as cold in samples";
+  EXPECT_GT(HostSlack(true, 1 << 20).memory_overhead_max_ns, 0) << "but page tables are not";
+  EXPECT_EQ(HostSlack(false, 1 << 20).memory_overhead_max_ns, 0);
+  EXPECT_EQ(HostSlack(true, 1 << 30).memory_overhead_max_ns, HostSlack(true, size_t{1} << 40).memory_overhead_max_ns);
   EXPECT_GT(slack_ns(true, 0, 1), least_ns);
   EXPECT_GT(slack_ns(false, 1 << 20, 0), least_ns);
   EXPECT_GT(slack_ns(false, 1 << 20, 1) - slack_ns(true, 0, 1), slack_ns(false, 1 << 20, 0) - least_ns)
@@ -36,7 +41,7 @@ TEST(HostSlackTest, GrowsWithWhatAFirstLaunchPaysFor) {
 }
 
 TEST(NothingProcessTest, LaunchesTakeNothingButOverhead) {
-  const auto process = NothingProcess::Start(4);
+  const auto process = NothingProcess::Start(4, {});
   ASSERT_TRUE(process.ok()) << process.status();
   EXPECT_EQ((*process)->wanted_threads(), 4);
   for (const double busy_ns : {0.0, 3e6}) {
@@ -45,6 +50,22 @@ TEST(NothingProcessTest, LaunchesTakeNothingButOverhead) {
     EXPECT_EQ(time->helpers, 3);
     EXPECT_FALSE(time->on_device);
     EXPECT_GT(time->wall_ns, 0);
+  }
+}
+
+TEST(NothingProcessTest, ReadsCountByWhatTheyTakeInSamples) {
+  const std::vector<std::byte> memory(16 << 20);
+  TrialProgram program;
+  program.flush_memory = {memory};
+  program.flush_bytes = 1;
+  const auto process = NothingProcess::Start(1, program);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE((*process)->MoveTo(sched_getcpu()).ok());
+  for (const double busy_ns : {0.0, 50e6}) {
+    const auto time = (*process)->Launch(busy_ns);
+    ASSERT_TRUE(time.ok()) << time.status();
+    EXPECT_GE(time->wall_ns, 0);
+    EXPECT_GE(time->busy_ns, 0);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -23,6 +24,21 @@ TEST(ThreadTimesTest, EachSleepIsFollowedByARun) {
   if (before.runs == 0) GTEST_SKIP() << "this kernel does not count";
   for (int i = 0; i < 10; ++i) poll(nullptr, 0, 1);
   EXPECT_GE(OwnThreadTimes().runs, before.runs + 10);
+}
+
+TEST(ThreadTimesTest, TheProcessorOfAProcessIsKnown) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(static_cast<unsigned>(processor), &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(processor), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT_EQ(LastProcessor(getpid()), processor);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(allowed), &allowed), 0);
+  EXPECT_EQ(LastProcessor(0x7f000000), -1);
 }
 
 TEST(ThreadTimesTest, AProcessThatDoesNotExistHasNone) {

@@ -1,5 +1,6 @@
 // What a launch takes that is commanded and timed from outside of its process, beside the work itself: two processes
-// wake up, and perhaps the cores that they run on. Measured on processes that have loaded nothing foreign.
+// wake up, and perhaps the cores that they run on, and where caches are cold the page tables of the memory are cold as
+// well. Measured on processes that have loaded nothing foreign.
 //
 // One thread: the runner's.
 #pragma once
@@ -13,23 +14,31 @@
 
 namespace tunefarm {
 
-// A frozen process whose launches only compute for a given time.
+// A frozen process whose launches only read memory and compute for a given time.
 class NothingProcess {
  public:
   // With so many threads (at least 1), or fewer where no more can be had: all but one sleep, and are continued and
-  // stopped like it. What TrialProcess::Start fails with, or Unavailable if the process has ended.
-  static absl::StatusOr<std::unique_ptr<NothingProcess>> Start(int threads);
+  // stopped like it. Launches read a byte of each cache line of `memory.flush_memory`, which samples would find
+  // flushed; nothing else of `memory` is used but flush_bytes. What TrialProcess::Start fails with, or Unavailable if
+  // the process has ended.
+  static absl::StatusOr<std::unique_ptr<NothingProcess>> Start(int threads, const TrialProgram& memory);
 
   int wanted_threads() const { return wanted_threads_; }
 
-  // One launch that computes for so many nanoseconds, at most 100 ms: its time without those. Unavailable if the
-  // process has ended.
+  // Has its launches on this processor from now on. Unavailable if the process has ended.
+  absl::Status MoveTo(int processor);
+
+  // One launch that works for so many nanoseconds, at most 100 ms, or as long as samples of the reads take if that is
+  // more: its time without those. Unavailable if the process has ended.
   absl::StatusOr<WitnessedTime> Launch(double busy_ns);
 
  private:
   explicit NothingProcess(int wanted_threads) : wanted_threads_(wanted_threads) {}
 
+  absl::Status MeasureReads();
+
   const int wanted_threads_;
+  double reads_ns_ = 0;  // of the memory, by samples
   std::unique_ptr<TrialProcess> process_;
 };
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -237,6 +238,7 @@ class TrialChild {
         launches_.RunStretch(command.count);
         break;
       case TrialCommand::kBusy:
+        nanoseconds = Touch(command);
         BeBusy(command.count);
         break;
       case TrialCommand::kIdle:
@@ -244,10 +246,11 @@ class TrialChild {
         }
         break;
       case TrialCommand::kTouch:
-        for (const std::span<const std::byte> memory : program_.flush_memory) {
-          ForEachLine(memory, kLineBytes,
-                      [](const std::byte* at) { (void)*const_cast<const volatile std::byte*>(at); });
-        }
+        Touch(command);
+        break;
+      case TrialCommand::kMove:
+      case TrialCommand::kStay:
+        MoveTo(command.count, command.kind == TrialCommand::kStay);
         break;
       default:
         _exit(1);
@@ -277,6 +280,25 @@ class TrialChild {
       worked += std::min(now - last, kStepMax);
       last = now;
     }
+  }
+
+  int64_t Touch(const TrialCommand& command) {
+    if (command.flush != 0) FlushCaches();
+    const MonotonicTime start = Clock::Real()->Now();
+    for (const std::span<const std::byte> memory : program_.flush_memory) {
+      ForEachLine(memory, kLineBytes, [](const std::byte* at) { (void)*const_cast<const volatile std::byte*>(at); });
+    }
+    return (Clock::Real()->Now() - start).count();
+  }
+
+  // Where that cannot be, it stays where it is.
+  static void MoveTo(uint32_t processor, bool stays) {
+    cpu_set_t allowed, one;
+    CPU_ZERO(&one);
+    if (processor >= CPU_SETSIZE || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    CPU_SET(processor, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0 || stays) return;
+    (void)sched_setaffinity(0, sizeof(allowed), &allowed);
   }
 
   void BeforeSample(const TrialCommand& command) {

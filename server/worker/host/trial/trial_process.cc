@@ -222,6 +222,19 @@ TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::mi
   return reply;
 }
 
+TrialReply TrialProcess::MoveTo(int processor, bool stays) {
+  TrialReply done;
+  done.kind = TrialReply::kDone;
+  if (processor < 0 || Processor() == processor) return done;
+  TrialCommand command;
+  command.kind = stays ? TrialCommand::kStay : TrialCommand::kMove;
+  command.count = static_cast<uint32_t>(processor);
+  WitnessedTime ignored;
+  return ObeyFrozen(command, {}, nullptr, &ignored);
+}
+
+int TrialProcess::Processor() const { return LastProcessor(pid_); }
+
 int TrialProcess::ThreadCount() const {
   // The directory has two links of its own and one for each thread.
   struct stat status = {};

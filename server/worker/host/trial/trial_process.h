@@ -63,9 +63,11 @@ struct TrialCommand {
     kConfig = 4,   // `count` bytes of sequences follow, which take the place of those before
     kPrepare = 5,  // the prepare steps alone
     kStretch = 6,  // the `count`th stretch of one launch sequence
-    kBusy = 7,     // nothing foreign: computes for `count` nanoseconds
+    kBusy = 7,     // nothing foreign: as kTouch, and says how long that took; then computes for `count` nanoseconds
     kTouch = 8,    // nothing foreign: reads a byte of each line of the program's flush_memory
     kIdle = 9,     // nothing foreign: starts up to `count` threads that sleep until the end
+    kMove = 10,    // nothing foreign: the first thread goes to the processor of number `count`, and may leave it then
+    kStay = 11,    // nothing foreign: the same, but it may not
   };
   uint32_t kind = 0;
   uint32_t count = 1;
@@ -86,7 +88,7 @@ struct TrialReply {
   uintptr_t fault_address = 0;    // kDied by SIGSEGV or SIGBUS, if known
   bool fault_address_known = false;
   int forbidden_syscall = -1;  // kDied by SIGSYS, if known; the child may say anything
-  int64_t nanoseconds = 0;     // kDone of kWarm: what the child claims; may be anything
+  int64_t nanoseconds = 0;     // kDone of kWarm and kBusy: what the child claims; may be anything
 };
 
 struct TrialPage;
@@ -125,6 +127,11 @@ class TrialProcess {
   // not answered; one that ran before its time (kContinued) gets no command.
   TrialReply ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                         const std::function<void()>& when_late, WitnessedTime* time);
+  // For a frozen child that was last on another processor: its first thread runs next on this one, which the system may
+  // change later unless it `stays`. What ObeyFrozen says if the child had to run for that, else kDone.
+  TrialReply MoveTo(int processor, bool stays);
+  // The number of the processor that its first thread is on or was last; -1: unknown.
+  int Processor() const;
   // Threads that it has now, at least 1.
   int ThreadCount() const;
   // After kDone of kSample: what the child claims of each; may be anything.

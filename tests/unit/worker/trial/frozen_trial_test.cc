@@ -12,8 +12,10 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "server/sanitizers.h"
+#include "server/worker/host/trial/off_processor.h"
 #include "server/worker/host/trial/trial_process.h"
 
 namespace tunefarm {
@@ -93,6 +95,65 @@ TEST_F(FrozenTrialTest, ThreadsThatSleepAreStoppedToo) {
   command_.count = 100'000;
   EXPECT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_).kind, TrialReply::kDone);
   EXPECT_TRUE(process_->HasStood());
+}
+
+TEST_F(FrozenTrialTest, GoesToAnotherProcessor) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  ASSERT_TRUE(process_->Freeze());
+  for (const bool stays : {false, true}) {
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+      if (!CPU_ISSET(static_cast<unsigned>(processor), &allowed)) continue;
+      const OffProcessor off(processor);
+      ASSERT_EQ(process_->MoveTo(processor, stays).kind, TrialReply::kDone);
+      EXPECT_TRUE(process_->HasStood());
+      cpu_set_t now;
+      ASSERT_EQ(sched_getaffinity(pid_, sizeof(now), &now), 0);
+      if (stays) {
+        EXPECT_EQ(process_->Processor(), processor);
+        EXPECT_TRUE(CPU_ISSET(static_cast<unsigned>(processor), &now));
+        EXPECT_EQ(CPU_COUNT(&now), 1);
+      } else {
+        EXPECT_TRUE(CPU_EQUAL(&now, &allowed)) << "it may go where it might";
+      }
+    }
+  }
+  EXPECT_EQ(process_->MoveTo(-1, true).kind, TrialReply::kDone) << "unknown: it stays";
+}
+
+TEST_F(FrozenTrialTest, ReadsItsMemoryBeforeItIsBusy) {
+  const std::vector<std::byte> memory(8 << 20);
+  TrialProgram program;
+  program.flush_memory = {memory};
+  program.flush_bytes = 1;
+  absl::StatusOr<std::unique_ptr<TrialProcess>> reader = TrialProcess::Start(program);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_EQ((*reader)->Await().kind, TrialReply::kDone);
+  command_.count = 0;
+  (*reader)->Send(command_);
+  TrialReply reply = (*reader)->Await();
+  ASSERT_EQ(reply.kind, TrialReply::kDone);
+  // A load of each line takes no less than a cycle.
+  EXPECT_GT(reply.nanoseconds, 8 << 20 >> 6 >> 3);
+}
+
+TEST(OffProcessorTest, StaysOffAsLongAsItLives) {
+  cpu_set_t before, now;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  const unsigned processor = static_cast<unsigned>(sched_getcpu());
+  {
+    const OffProcessor off(static_cast<int>(processor));
+    ASSERT_EQ(sched_getaffinity(0, sizeof(now), &now), 0);
+    EXPECT_EQ(CPU_ISSET(processor, &now) != 0, CPU_COUNT(&before) == 1) << "unless it is the only one";
+    EXPECT_GE(CPU_COUNT(&now), 1);
+  }
+  ASSERT_EQ(sched_getaffinity(0, sizeof(now), &now), 0);
+  EXPECT_TRUE(CPU_EQUAL(&now, &before));
+  for (const int unknown : {-1, CPU_SETSIZE}) {
+    const OffProcessor off(unknown);
+    ASSERT_EQ(sched_getaffinity(0, sizeof(now), &now), 0);
+    EXPECT_TRUE(CPU_EQUAL(&now, &before));
+  }
 }
 
 TEST_F(FrozenTrialTest, OneThatRanMeanwhileIsFoundOut) {
