@@ -17,12 +17,12 @@ namespace {
 
 // What only a first launch pays, and for each helper what it takes to wake up.
 constexpr double kSlackNs = 50'000, kSlackPerHelperNs = 3'000;
-// Where caches are not made cold: what of a byte is not as warm as in samples. Of a process with one thread the caches
-// are warmed before; else the bytes that another core has written are fetched.
+// Where caches are not made cold: what of a byte is not as warm as in samples. The processor of the first thread has
+// read it before; helpers fetch what another core has written.
 constexpr double kSlackPerTouchedByteNs = 0.1, kSlackPerByteNs = 1;
 constexpr double kCacheSlackMaxNs = 5e6;
-// Where caches are cold, a launch finds page tables in no cache, other than samples, whose flush has just used them: at
-// most some 100 ns for each page of 4 KiB, of a guest and of its host together.
+// A launch may find page tables in no cache, other than samples, which have just used them: at most some 100 ns for
+// each page of 4 KiB, of a guest and of its host together.
 constexpr double kPageTablesPerByteMaxNs = 0.03;
 
 Failure RanBeforeItsTime() {
@@ -49,9 +49,8 @@ size_t BytesOf(const BufferViews& buffers) {
 WitnessSlack HostSlack(bool is_cold, size_t buffer_bytes) {
   WitnessSlack slack{.ns = kSlackNs, .per_helper_ns = kSlackPerHelperNs};
   const auto bytes = static_cast<double>(buffer_bytes);
-  if (is_cold) {
-    slack.memory_overhead_max_ns = std::min(kPageTablesPerByteMaxNs * bytes, kCacheSlackMaxNs);
-  } else {
+  slack.memory_overhead_max_ns = std::min(kPageTablesPerByteMaxNs * bytes, kCacheSlackMaxNs);
+  if (!is_cold) {
     const double touched_ns = std::min(kSlackPerTouchedByteNs * bytes, kCacheSlackMaxNs);
     slack.ns += touched_ns;
     slack.shared_ns = std::min(kSlackPerByteNs * bytes, kCacheSlackMaxNs) - touched_ns;
@@ -127,23 +126,27 @@ Failure HostWitness::MeasureOverhead(double* ns) {
   return {};
 }
 
-Failure HostWitness::LaunchNothing(double busy_ns, WitnessedTime* time) {
+// With as many threads as the trial has now, on its processor.
+Failure HostWitness::StartNothing() {
   const int threads = process().ThreadCount();
   std::unique_ptr<NothingProcess>& nothing = trial_.loaded->nothing;
-  if (nothing == nullptr || nothing->wanted_threads() != threads) {
-    nothing = nullptr;
-    TrialProgram memory;
-    if (is_cold()) {
-      memory.flush_memory = trial_.loaded->program.flush_memory;
-      memory.flush_bytes = trial_.flush_bytes;
-    }
-    absl::StatusOr<std::unique_ptr<NothingProcess>> started = NothingProcess::Start(threads, memory);
-    if (!started.ok()) return TrialNotStarted(started.status());
-    nothing = *std::move(started);
-    if (const absl::Status moved = nothing->MoveTo(processor_); !moved.ok()) return TrialNotStarted(moved);
-    if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
-  }
-  const absl::StatusOr<WitnessedTime> took = nothing->Launch(busy_ns);
+  if (nothing != nullptr && nothing->wanted_threads() == threads) return {};
+  nothing = nullptr;
+  TrialProgram memory;
+  memory.flush_memory = trial_.loaded->program.flush_memory;
+  memory.flush_bytes = trial_.flush_bytes;
+  absl::StatusOr<std::unique_ptr<NothingProcess>> started = NothingProcess::Start(threads, memory);
+  if (!started.ok()) return TrialNotStarted(started.status());
+  nothing = *std::move(started);
+  if (const absl::Status moved = nothing->MoveTo(processor_); !moved.ok()) return TrialNotStarted(moved);
+  // It has read the buffers.
+  if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
+  return {};
+}
+
+Failure HostWitness::LaunchNothing(double busy_ns, WitnessedTime* time) {
+  TUNEFARM_RETURN_IF_FAILED(StartNothing());
+  const absl::StatusOr<WitnessedTime> took = trial_.loaded->nothing->Launch(busy_ns);
   if (!took.ok()) return TrialNotStarted(took.status());
   *time = *took;
   if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
@@ -218,12 +221,10 @@ Failure HostWitness::PrepareCaches() {
   }
   if (is_cold()) {
     FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
-  } else if (process().ThreadCount() == 1) {
-    // Nothing foreign runs meanwhile.
-    command.kind = TrialCommand::kTouch;
-    TUNEFARM_RETURN_IF_FAILED(Obey(command, &untimed));
+    return {};
   }
-  return {};
+  // The trial's own process must not run before its time: a handler of a signal would see the inputs.
+  return LaunchNothing(0, &untimed);
 }
 
 // Adds to the time.

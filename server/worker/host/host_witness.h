@@ -75,6 +75,7 @@ class HostWitness {
   WitnessVerdict HearLaunches(double claimed_ns);
   Failure MeasureOverhead(double* ns);
   Failure LaunchNothing(double busy_ns, WitnessedTime* time);
+  Failure StartNothing();
   Failure Prepare();
   Failure Launch(WitnessedTime* time);
   Failure PrepareCaches();

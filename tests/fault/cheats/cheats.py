@@ -64,6 +64,7 @@ HOST = {
     "stops_the_judge": (REFUSED, REFUSED),
     "thread_ahead": (EITHER, EITHER),
     "timer": (REFUSED, REFUSED),
+    "timer_between": (EITHER, REFUSED),  # poison before a sample is work to do in it
     "unless_first_poison": (REFUSED, REFUSED),
     "unless_poisoned": (TRUE, REFUSED),
 }

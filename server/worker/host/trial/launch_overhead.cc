@@ -32,17 +32,17 @@ absl::StatusOr<std::unique_ptr<NothingProcess>> NothingProcess::Start(int thread
   if (process.Await().kind != TrialReply::kDone || process.Await().kind != TrialReply::kDone || !process.Freeze()) {
     return HasEnded();
   }
-  if (!memory.flush_memory.empty()) RETURN_IF_ERROR(started->MeasureReads());
+  if (!memory.flush_memory.empty()) RETURN_IF_ERROR(started->MeasureReads(memory.flush_bytes > 0));
   // The first one finds nothing in the caches.
   RETURN_IF_ERROR(started->Launch(0).status());
   return started;
 }
 
-absl::Status NothingProcess::MeasureReads() {
+absl::Status NothingProcess::MeasureReads(bool is_cold) {
   TrialCommand command;
   command.kind = TrialCommand::kBusy;
   command.count = 0;
-  command.flush = 1;
+  command.flush = is_cold ? 1 : 0;
   std::vector<int64_t> samples;
   while (samples.size() < kReads) {
     WitnessedTime ignored;

@@ -18,11 +18,12 @@ namespace tunefarm {
 class NothingProcess {
  public:
   // With so many threads (at least 1), or fewer where no more can be had: all but one sleep, and are continued and
-  // stopped like it. Launches read a byte of each cache line of `memory.flush_memory`, which samples would find
-  // flushed; nothing else of `memory` is used but flush_bytes. What TrialProcess::Start fails with, or Unavailable if
-  // the process has ended.
+  // stopped like it. Launches read a byte of each cache line of `memory.flush_memory`, which samples find flushed if
+  // there are flush_bytes; nothing else of `memory` is used. What TrialProcess::Start fails with, or Unavailable if the
+  // process has ended.
   static absl::StatusOr<std::unique_ptr<NothingProcess>> Start(int threads, const TrialProgram& memory);
 
+  // The number that Start was asked for.
   int wanted_threads() const { return wanted_threads_; }
 
   // Has its launches on this processor from now on. Unavailable if the process has ended.
@@ -35,7 +36,7 @@ class NothingProcess {
  private:
   explicit NothingProcess(int wanted_threads) : wanted_threads_(wanted_threads) {}
 
-  absl::Status MeasureReads();
+  absl::Status MeasureReads(bool is_cold);
 
   const int wanted_threads_;
   double reads_ns_ = 0;  // of the memory, by samples

@@ -238,15 +238,12 @@ class TrialChild {
         launches_.RunStretch(command.count);
         break;
       case TrialCommand::kBusy:
-        nanoseconds = Touch(command);
+        nanoseconds = ReadMemory(command);
         BeBusy(command.count);
         break;
       case TrialCommand::kIdle:
         for (uint32_t i = 0; i < command.count && StartSleepingThread(); ++i) {
         }
-        break;
-      case TrialCommand::kTouch:
-        Touch(command);
         break;
       case TrialCommand::kMove:
       case TrialCommand::kStay:
@@ -282,7 +279,7 @@ class TrialChild {
     }
   }
 
-  int64_t Touch(const TrialCommand& command) {
+  int64_t ReadMemory(const TrialCommand& command) {
     if (command.flush != 0) FlushCaches();
     const MonotonicTime start = Clock::Real()->Now();
     for (const std::span<const std::byte> memory : program_.flush_memory) {

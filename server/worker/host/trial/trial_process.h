@@ -63,11 +63,12 @@ struct TrialCommand {
     kConfig = 4,   // `count` bytes of sequences follow, which take the place of those before
     kPrepare = 5,  // the prepare steps alone
     kStretch = 6,  // the `count`th stretch of one launch sequence
-    kBusy = 7,     // nothing foreign: as kTouch, and says how long that took; then computes for `count` nanoseconds
-    kTouch = 8,    // nothing foreign: reads a byte of each line of the program's flush_memory
-    kIdle = 9,     // nothing foreign: starts up to `count` threads that sleep until the end
-    kMove = 10,    // nothing foreign: the first thread goes to the processor of number `count`, and may leave it then
-    kStay = 11,    // nothing foreign: the same, but it may not
+    // Nothing foreign: reads a byte of each line of the program's flush_memory, says how long that took, and computes
+    // for `count` nanoseconds.
+    kBusy = 7,
+    kIdle = 8,   // nothing foreign: starts up to `count` threads that sleep until the end
+    kMove = 9,   // nothing foreign: the first thread goes to the processor of number `count`, and may leave it then
+    kStay = 10,  // nothing foreign: the same, but it may not
   };
   uint32_t kind = 0;
   uint32_t count = 1;
