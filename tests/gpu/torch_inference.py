@@ -402,7 +402,7 @@ class Inference(Products):
         if not any(found(role, dtype=torch.float8_e4m3fn) for role in roles.FP8.values()):
             self.skipTest("no package has grouped_gemm_forward_fp8")
         gathered = (*roles.FP8_UP.values(), *roles.FP8_DOWN.values())
-        for hidden in ((), gathered):
+        for hidden in ((), (roles.FP8_UP_ACTIVATED,), (roles.FP8_UP_ACTIVATED, *gathered)):
             with without(*hidden):
                 for tokens in (0, 1, 3, ROWS // TOPK):
                     layer = self.check_fp8_layer(tokens)

@@ -75,7 +75,7 @@ class Layouts(unittest.TestCase):
             self.assertIs(products.transposed(shape, strides), expected, (shape, strides))
 
     def test_the_roles_are_what_the_definitions_say(self):
-        self.assertEqual(len(ROLES), 18)
+        self.assertEqual(len(ROLES), 19)
         for name, role in ROLES.items():
             definition = _definitions.load(KERNELS / f"{role.kernel}.pbtxt")
             # A package gives them in the order of the definition.

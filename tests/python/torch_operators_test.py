@@ -258,7 +258,11 @@ class Layers(Test):
     def test_fp8(self):
         up, down, packed = roles.FP8_UP, roles.FP8_DOWN, roles.FP8
         name, names = "forward_fp8 row_major", ["forward_fp8 row_major gathered", "forward_fp8 row_major scattered"]
-        for of, launched in (((up["row_major"], down["row_major"], packed["row_major"]), names),
+        activated = "gate_up_fp8 split row_major gathered"
+        for of, launched in (((roles.FP8_UP_ACTIVATED, *up.values(), *down.values()), [activated, names[1]]),
+                             ((roles.FP8_UP_ACTIVATED, packed["row_major"]), [activated, name]),
+                             ((roles.FP8_UP_ACTIVATED, down["mn_major"]), [activated, "forward_fp8 mn_major scattered"]),
+                             ((up["row_major"], down["row_major"], packed["row_major"]), names),
                              ((up["mn_major"], down["row_major"]), ["forward_fp8 mn_major gathered", names[1]]),
                              ((packed["row_major"],), [name, name]),
                              ((up["row_major"], packed["row_major"]), [names[0], name])):

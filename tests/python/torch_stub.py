@@ -181,7 +181,7 @@ class Kernel:
         # Of memory, whatever view of it a tensor is.
         x_rows = problem.dims[0] if given["permute_x"] else rows
         x, w = memory(read["x"], x_rows * k).reshape(x_rows, k), memory(read["w"], e * n * k).reshape(e, n, k)
-        if self.name == "grouped_gemm_forward_fp8":
+        if self.name.endswith("_fp8"):
             blocks, pitch = -(-k // 128), -(-x_rows // 4) * 4
             scales = (memory(read["x_scales"], x_rows * blocks).reshape(x_rows, blocks)
                       if given["scale_layout"] == "row_major" else
@@ -198,6 +198,11 @@ class Kernel:
         if given["permute_y"]:
             flat = read["gather_indices"].values
             out[flat] = out * read["topk_weights"].values[flat][:, None]
+        if "y_scales" in read:
+            blocks = numpy.pad(out, ((0, 0), (0, -out.shape[1] % 128))).reshape(len(out), -1, 128)
+            scales = abs(blocks).max(2) / 448
+            read["y_scales"].values[...] = scales
+            out /= scales.repeat(128, 1)[:, :out.shape[1]]
         read["y"].values[...] = out
 
 

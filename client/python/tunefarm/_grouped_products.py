@@ -29,7 +29,8 @@ _REMEMBERED_MAX = 1024  # entries of a table of what was found out
 @dataclasses.dataclass(frozen=True, eq=False)  # equal to itself alone, so that it is found fast as a part of a key
 class Role:
     """A product and the dims that belong to its binary. Arguments in order: two matrices, in fp8 their scales, the
-    result, where the groups end, which rows are gathered or scattered, and all but dX and dW the weights of rows."""
+    result, in fp8 with its scales, where the groups end, which rows are gathered or scattered, and products with a
+    result of 16 bits but dX and dW the weights of rows."""
 
     kernel: str
     arguments: Tuple[str, ...]
@@ -52,6 +53,8 @@ _DX = ("grouped_gemm_dx", ("dy", "w", "dx", "m_sizes", "gather_indices"))
 _DW = ("grouped_gemm_dw", ("dy", "x", "dw", "m_sizes", "gather_indices"))
 _FP8 = ("grouped_gemm_forward_fp8", ("x", "w", "x_scales", "w_scales", "y", "m_sizes", "gather_indices", "topk_weights"))
 _GATE_UP = ("grouped_gemm_gate_up", ("x", "w", "y", "m_sizes", "gather_indices", "no_weights"))
+_GATE_UP_FP8 = ("grouped_gemm_gate_up_fp8",
+                ("x", "w", "x_scales", "w_scales", "y", "y_scales", "m_sizes", "gather_indices"))
 
 FORWARD = Role(*_FORWARD, fuse_mul_post=False)
 DX = Role(*_DX)
@@ -73,6 +76,7 @@ GATE_UP = {layout: Role(*_GATE_UP, gate_up=layout) for layout in ("split", "bloc
 """By how the weights hold gate and up."""
 # UP of a layer with its activation, where no gradient needs gate and up.
 UP_ACTIVATED = Role(*_GATE_UP, permute_x=True, gate_up="split")
+FP8_UP_ACTIVATED = Role(*_GATE_UP_FP8, permute_x=True, gate_up="split", scale_layout="row_major")
 
 
 def transposed(shape: Sequence[int], strides: Sequence[int]) -> Optional[bool]:

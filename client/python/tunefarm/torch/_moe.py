@@ -34,8 +34,9 @@ def moe_mlp(x: Tensor, w_up: Tensor, w_down: Tensor, topk_ids: Tensor, topk_weig
 
     Weights in fp8: w_up and w_down torch.float8_e4m3fn with a scale for each 128 x 128 elements, w_up_scales
     [E, ceil(2 I / 128), ceil(H / 128)] and w_down_scales [E, ceil(H / 128), ceil(I / 128)] in float32, H and I multiples
-    of 16, and x bfloat16. x and silu(gate) * up are quantised here, a scale for each 128 elements of a row. There are no
-    gradients, and torch does not compute these products: see scaled_grouped_mm.
+    of 16, and x bfloat16. x and silu(gate) * up are quantised, a scale for each 128 elements of a row; the latter by a
+    kernel that fuses the first product with the activation and does not round gate and up, if a package has one. There
+    are no gradients, and torch does not compute these products: see scaled_grouped_mm.
 
     InvalidArgumentError: types, shapes or devices that do not fit together, or gradients with weights in fp8.
     NotFoundError: no loaded package has grouped_gemm_forward_fp8. LaunchError: a launch failed."""

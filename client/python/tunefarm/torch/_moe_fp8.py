@@ -1,6 +1,7 @@
 """A layer of experts whose weights are in fp8 with block scales, without gradients. Private; see _moe.py.
 
-Activations are quantised here, in blocks of 128 elements of a row, as the definitions of the kernels do it.
+Activations are quantised in blocks of 128 elements of a row, as the definitions of the kernels do it: those of the
+second product by the kernel of the first one, where a package has it, else here, like tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tunefarm._block_scales import BLOCK, blocks
-from tunefarm._grouped_products import FP8_DOWN, FP8_UP
+from tunefarm._grouped_products import FP8_DOWN, FP8_UP, FP8_UP_ACTIVATED
 from tunefarm.errors import InvalidArgumentError
 from tunefarm.torch import _gate_up, _routing
 from tunefarm.torch import _grouped_mm as ops
@@ -77,7 +78,27 @@ def quantized(rows: Tensor) -> Scaled:
 
 def _activated(x: Scaled, w_up: Scaled, rows: _routing.Rows, topk: int) -> Scaled:
     """silu(gate) * up of the sorted rows, quantised."""
-    return quantized(_gate_up.activated(_product("up", x, w_up, rows, None, topk), "split"))
+    arguments = (x.values, w_up.values, x.scales, w_up.scales, rows.ends, rows.indices, topk)
+    if ops.is_direct(x.values, w_up.values, rows.ends, x.scales, w_up.scales):
+        return Scaled(*scaled_up_activated_now(*arguments))
+    return Scaled(*_scaled_up_activated(*arguments))
+
+
+def scaled_up_activated_now(x: Tensor, w: Tensor, x_scales: Tensor, w_scales: Tensor, ends: Tensor, indices: Tensor,
+                            topk: int) -> Tuple[Tensor, Tensor]:
+    """x [T, K] by token, w [E, 2 I, K]; the elements [R, I] of the sorted rows, and their scales in row-major order."""
+    rows, columns = indices.shape[0], w.shape[1] // 2
+    if rows and x.shape[0] * topk == rows and _routing.are_lists(ends, indices, None, x.get_device()):
+        mat2, scale_b = w.transpose(-2, -1), w_scales.transpose(-2, -1)
+        known = scaled.known_of({"row_major": FP8_UP_ACTIVATED}, topk, x.shape[0], x, mat2, x_scales, scale_b, ends)
+        launcher = known.product.launcher(x.shape[0]) if known is not None else None
+        if known is not None and launcher:
+            values = ops.new_rows(x, rows, columns, torch.float8_e4m3fn, x.get_device())
+            scales = ops.new_rows(x, rows, blocks(columns), torch.float32, x.get_device())
+            scaled.enqueue(launcher, known, x, mat2, x_scales, scale_b, (values, scales, ends, indices))
+            return values, scales
+    up = scaled_layer_product_now("up", x, w, x_scales, w_scales, ends, indices, None, topk)
+    return quantized(_gate_up.activated(up, "split"))
 
 
 def _product(product: str, a: Scaled, w: Scaled, rows: _routing.Rows, weights: Optional[Tensor], topk: int) -> Tensor:
@@ -121,6 +142,17 @@ def _fake_scaled_layer_product(product: str, a: Tensor, w: Tensor, scale_a: Tens
                                indices: Tensor, weights: Optional[Tensor], topk: int) -> Tensor:
     return a.new_empty((indices.shape[0], w.shape[1]), dtype=torch.bfloat16)
 
+
+def _fake_scaled_up_activated(x: Tensor, w: Tensor, x_scales: Tensor, w_scales: Tensor, ends: Tensor, indices: Tensor,
+                              topk: int) -> Tuple[Tensor, Tensor]:
+    rows, columns = indices.shape[0], w.shape[1] // 2
+    return (x.new_empty((rows, columns)), x_scales.new_empty((rows, blocks(columns))))
+
+
+_scaled_up_activated = ops.define(
+    "scaled_up_activated",
+    "(Tensor x, Tensor w, Tensor x_scales, Tensor w_scales, Tensor ends, Tensor indices, int topk) -> (Tensor, Tensor)",
+    scaled_up_activated_now, _fake_scaled_up_activated)
 
 _scaled_layer_product = ops.define(
     "scaled_layer_product",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -75,7 +75,7 @@ def known_of(roles: Dict[str, Role], topk: int, tokens: int, input: Tensor, mat2
     are none."""
     layout = layout_of(scale_a.shape, scale_a.stride()) if scale_a.dim() == 2 else None
     # All that decides how the product is computed, but the rows.
-    signature = (roles["row_major"], topk, layout, input.shape[1:], scale_a.shape[1:],
+    signature = (*roles.values(), topk, layout, input.shape[1:], scale_a.shape[1:],
                  scale_a.shape[:1] == input.shape[:1], mat2.shape, mat2.stride(), scale_b.shape, scale_b.stride(),
                  offs.shape, input.dtype, mat2.dtype, scale_a.dtype, scale_b.dtype, offs.dtype,
                  input.get_device(), mat2.get_device(), scale_a.get_device(), scale_b.get_device(), offs.get_device())
@@ -101,15 +101,21 @@ def enqueued(known: Known, tokens: int, rows: int, input: Tensor, mat2: Tensor, 
     launcher = known.product.launcher(tokens)
     if not launcher:
         return None
-    input, device = ops.fitting(input), input.get_device()
+    out = ops.new_rows(input, rows, mat2.shape[2], torch.bfloat16, input.get_device())
+    enqueue(launcher, known, input, mat2, scale_a, scale_b, (out, ends, indices, weights))
+    return out
+
+
+def enqueue(launcher: Any, known: Known, input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor,
+            others: Tuple[Tensor, ...]) -> None:
+    """Enqueues what known.product.launcher returned, with the result and all that follows it as `others`."""
+    device = input.get_device()
     if mat2.data_ptr() % ALIGNMENT:
         mat2 = mat2.clone()
     if known.copied_to:
         scale_a = _copied(scale_a, known.copied_to)
-    out = ops.new_rows(input, rows, mat2.shape[2], torch.bfloat16, device)
-    arrays = (input, mat2, scale_a, scale_b, out, ends, indices, weights)
+    arrays = (ops.fitting(input), mat2, scale_a, scale_b, *others)
     launcher(tuple([each.data_ptr() for each in arrays]), ops.stream_of(device))
-    return out
 
 
 def _key(role: Role, topk: int, mat2: Tensor) -> Key:
