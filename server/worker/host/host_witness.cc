@@ -106,10 +106,14 @@ Failure HostWitness::Hear(double claimed_ns) {
   return FailureOf(verdict, trial_.problem->IsRepeatable());
 }
 
+int HostWitness::TimedStretches() const {
+  return static_cast<int>(std::count(trial_.stretches->begin(), trial_.stretches->end(), true));
+}
+
 WitnessVerdict HostWitness::HearLaunches(double claimed_ns) {
   WitnessCalls calls;
   // Each stretch is commanded by itself.
-  calls.commands_per_launch = static_cast<int>(std::count(trial_.stretches->begin(), trial_.stretches->end(), true));
+  calls.commands_per_launch = TimedStretches();
   calls.prepare = [this] { return Prepare(); };
   calls.launch = [this](WitnessedTime* time) { return Launch(time); };
   calls.overhead = [this](double* ns) { return MeasureOverhead(ns); };
@@ -126,43 +130,54 @@ Failure HostWitness::MeasureOverhead(double* ns) {
   return {};
 }
 
-// With as many threads as the trial has now, on its processor.
+// Like the trial's process. One that has read the buffers leaves them in the caches.
 Failure HostWitness::StartNothing() {
-  const int threads = process().ThreadCount();
+  NothingOptions options;
+  options.threads = process().ThreadCount();
+  if (HasProcessor()) {
+    options.processor = processor_;
+    options.memory = trial_.loaded->program.flush_memory;
+    options.flush_bytes = trial_.flush_bytes;
+  }
   std::unique_ptr<NothingProcess>& nothing = trial_.loaded->nothing;
-  if (nothing != nullptr && nothing->wanted_threads() == threads) return {};
+  if (nothing != nullptr && nothing->options() == options) return {};
   nothing = nullptr;
-  TrialProgram memory;
-  memory.flush_memory = trial_.loaded->program.flush_memory;
-  memory.flush_bytes = trial_.flush_bytes;
-  absl::StatusOr<std::unique_ptr<NothingProcess>> started = NothingProcess::Start(threads, memory);
+  absl::StatusOr<std::unique_ptr<NothingProcess>> started = NothingProcess::Start(options);
   if (!started.ok()) return TrialNotStarted(started.status());
   nothing = *std::move(started);
-  if (const absl::Status moved = nothing->MoveTo(processor_); !moved.ok()) return TrialNotStarted(moved);
-  // It has read the buffers.
   if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
   return {};
 }
 
 Failure HostWitness::LaunchNothing(double busy_ns, WitnessedTime* time) {
   TUNEFARM_RETURN_IF_FAILED(StartNothing());
-  const absl::StatusOr<WitnessedTime> took = trial_.loaded->nothing->Launch(busy_ns);
+  // The verdict counts its overhead once for each stretch.
+  const absl::StatusOr<WitnessedTime> took = trial_.loaded->nothing->Launch(busy_ns, 1.0 / TimedStretches());
   if (!took.ok()) return TrialNotStarted(took.status());
   *time = *took;
   if (is_cold()) FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
   return {};
 }
 
+// Into the caches of the trial's processor.
+Failure HostWitness::ReadBuffers() {
+  TUNEFARM_RETURN_IF_FAILED(StartNothing());
+  const absl::Status read = trial_.loaded->nothing->Read();
+  return read.ok() ? Failure() : TrialNotStarted(read);
+}
+
 // Processors may differ in their speed: where hardware threads share a core with something else, of a virtual machine,
-// or by their kind. What the runner keeps off the processor is itself.
-Failure HostWitness::MoveToProcessor() {
+// or by their kind. The runner leaves the processor to the trial, which otherwise would wait for it or go elsewhere.
+Failure HostWitness::GoToProcessor() {
+  off_.reset();
+  if (!HasProcessor()) return {};
   off_.emplace(processor_);
-  const TrialReply reply = process().MoveTo(processor_, /*stays=*/false);
-  if (reply.kind != TrialReply::kDone) return KernelFailureOf(reply, *trial_.problem);
-  const std::unique_ptr<NothingProcess>& nothing = trial_.loaded->nothing;
-  if (nothing == nullptr) return {};
-  const absl::Status moved = nothing->MoveTo(processor_);
-  return moved.ok() ? Failure() : TrialNotStarted(moved);
+  if (process().Processor() == processor_) return {};
+  TrialCommand command;
+  command.kind = TrialCommand::kMove;
+  command.count = static_cast<uint32_t>(processor_);
+  WitnessedTime untimed;
+  return Obey(command, &untimed);
 }
 
 // For a launch that is the first on its inputs: the process does not run while outputs are poisoned, other inputs take
@@ -174,7 +189,7 @@ Failure HostWitness::Prepare() {
     TUNEFARM_RETURN_IF_FAILED(BeginProcess(trial_.input_seed));
   }
   // Before there is anything new to see.
-  TUNEFARM_RETURN_IF_FAILED(MoveToProcessor());
+  TUNEFARM_RETURN_IF_FAILED(GoToProcessor());
   if (variants_ > 0) {
     problem.SelectVariant(next_variant_++);
     // The sizes are those that the process has; their data are the variant's.
@@ -199,6 +214,7 @@ Failure HostWitness::Launch(WitnessedTime* time) {
     TUNEFARM_RETURN_IF_FAILED(Obey(command, (*trial_.stretches)[stretch] ? time : &untimed));
   }
   time->helpers = std::min(threads, process().ThreadCount()) - 1;
+  time->elsewhere = HasProcessor() && process().Processor() != processor_;
   TUNEFARM_RETURN_IF_FAILED(problem.FindDamage());
   v1::Verification ignored;
   Failure failure = problem.Verify(pattern_, &ignored);
@@ -223,8 +239,8 @@ Failure HostWitness::PrepareCaches() {
     FlushFor(trial_.loaded->buffers, trial_.flush_bytes);
     return {};
   }
-  // The trial's own process must not run before its time: a handler of a signal would see the inputs.
-  return LaunchNothing(0, &untimed);
+  // Not by the trial's own process: a handler of a signal would see the inputs as soon as that runs.
+  return HasProcessor() ? ReadBuffers() : Failure();
 }
 
 // Adds to the time.
@@ -269,7 +285,7 @@ Failure HostWitness::BeginProcess(uint64_t input_seed) {
 // Of the limit on processes and threads, which counts those of all of the runner's processes.
 void HostWitness::SpareThreads() {
   std::unique_ptr<NothingProcess>& nothing = trial_.loaded->nothing;
-  if (nothing != nullptr && nothing->wanted_threads() > 1) nothing = nullptr;
+  if (nothing != nullptr && nothing->options().threads > 1) nothing = nullptr;
 }
 
 Failure HostWitness::Freeze() {

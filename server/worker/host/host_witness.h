@@ -72,24 +72,31 @@ class HostWitness {
   bool is_cold() const { return trial_.flush_bytes > 0; }
   TrialProcess& process() const { return *trial_.loaded->process; }
 
+  // Whether launches begin on the processor: others go where the scheduler puts them.
+  bool HasProcessor() const { return processor_ >= 0 && process().ThreadCount() == 1; }
+  int TimedStretches() const;
+
   WitnessVerdict HearLaunches(double claimed_ns);
   Failure MeasureOverhead(double* ns);
   Failure LaunchNothing(double busy_ns, WitnessedTime* time);
   Failure StartNothing();
+  Failure ReadBuffers();
   Failure Prepare();
   Failure Launch(WitnessedTime* time);
   Failure PrepareCaches();
   Failure Obey(const TrialCommand& command, WitnessedTime* time);
   Failure SampleAgain(double* median_ns);
   Failure BeginProcess(uint64_t input_seed);
-  Failure MoveToProcessor();
+  Failure GoToProcessor();
   void SpareThreads();
   Failure Freeze();
 
   const WitnessedTrial trial_;
   const WitnessedTrialCalls& calls_;
-  int processor_ = -1;               // that samples were taken on; -1: unknown
-  std::optional<OffProcessor> off_;  // the runner, in launches
+  // The number of that on which the process with samples stood, and on which launches of processes with one thread
+  // begin; -1: unknown.
+  int processor_ = -1;
+  std::optional<OffProcessor> off_;  // the runner, in such launches
   int variants_ = 0, next_variant_ = 0;
   PoisonPattern pattern_ = PoisonPattern::kFirst;  // of the outputs before the launch
   bool is_begun_again_ = false;                    // in another process than the trial's

@@ -112,12 +112,23 @@ class Hearing {
   // Of as many commands as a launch has.
   double NothingNs(const WitnessedTime& nothing) const { return NeededNs(nothing, 0) * calls_.commands_per_launch; }
 
-  // Beside launches of nothing `least_ns`, the shortest of those, once there are enough of them.
-  double OverheadNs(double least_ns, int helpers) const {
-    if (!calls_.launch_nothing || witnessed_.size() < kNothingsMin) return calm_overhead_ns_;
-    const double most_ns = (kOverheadMaxNs + kOverheadPerHelperMaxNs * helpers) * calls_.commands_per_launch +
-                           slack_.memory_overhead_max_ns;
-    return std::clamp(least_ns, calm_overhead_ns_, most_ns);
+  // Beside launches of nothing the shortest of those, once there are enough of them.
+  double OverheadNs(int helpers) const {
+    if (!HasNothings()) return calm_overhead_ns_;
+    return std::clamp(least_nothing_ns_, calm_overhead_ns_, MostOverheadNs(helpers));
+  }
+
+  // The same of the processor time of the first thread, of which calm launches are no measure.
+  double FirstOverheadNs(const Witnessed& witnessed) const {
+    if (!HasNothings() || witnessed.launch.elsewhere) return 0;
+    return std::min(least_first_busy_ns_, MostOverheadNs(witnessed.nothing.helpers));
+  }
+
+  bool HasNothings() const { return calls_.launch_nothing && witnessed_.size() >= kNothingsMin; }
+
+  double MostOverheadNs(int helpers) const {
+    return (kOverheadMaxNs + kOverheadPerHelperMaxNs * helpers) * calls_.commands_per_launch +
+           slack_.memory_overhead_max_ns;
   }
 
   // Of the threads of nothing those that the launch has.
@@ -152,15 +163,15 @@ class Hearing {
   Needed NeededBy(const Witnessed& witnessed) const {
     const auto& [launch, nothing] = witnessed;
     const WitnessedTime work = Work(witnessed);
-    const double overhead_ns = OverheadNs(least_nothing_ns_, nothing.helpers);
+    const double overhead_ns = launch.elsewhere ? calm_overhead_ns_ : OverheadNs(nothing.helpers);
     const double all_ns = std::lerp(calm_overhead_ns_, overhead_ns, ShareOf(launch.helpers, nothing));
-    const double needed_ns = std::max(NeededNs(launch, all_ns), 0.0);
-    const double working = nothing.helpers > 0 ? ShareOf(WorkingHelpers(work, needed_ns), nothing) : 0;
-    const double first_ns =
-        FirstBusyNs(launch) - std::lerp(OverheadNs(least_first_busy_ns_, nothing.helpers), overhead_ns, working);
+    const double first_ns = FirstOverheadNs(witnessed);
     Needed needed;
-    needed.ns = std::max(needed_ns, first_ns);
-    needed.busy_ns = std::min(std::max(first_ns, 0.0) + work.others_busy_ns, needed.ns);
+    needed.ns = std::max(NeededNs(launch, all_ns), 0.0);
+    const double working = nothing.helpers > 0 ? ShareOf(WorkingHelpers(work, needed.ns), nothing) : 0;
+    needed.ns = std::max(needed.ns,
+                         FirstBusyNs(launch) - std::lerp(std::max(calm_overhead_ns_, first_ns), overhead_ns, working));
+    needed.busy_ns = std::min(std::max(FirstBusyNs(launch) - first_ns, 0.0) + work.others_busy_ns, needed.ns);
     return needed;
   }
 
@@ -196,7 +207,7 @@ class Hearing {
       const auto& [launch, nothing] = witnessed;
       if (calls_.launch_nothing && nothing.helpers < launch.helpers) return false;
       const double disturbances_ns =
-          launch.on_device ? launch.waited_ns : NothingNs(nothing) - OverheadNs(least_nothing_ns_, nothing.helpers);
+          launch.on_device ? launch.waited_ns : NothingNs(nothing) - OverheadNs(nothing.helpers);
       return !IsDisturbed(disturbances_ns, NeededNs(launch, 0), slack_.ns);
     }));
   }

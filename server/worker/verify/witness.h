@@ -48,13 +48,14 @@ struct WitnessedTime {
   // the kernel's threads there is only what it takes to wake it up and the worker. False where nobody knows.
   bool ran_through = false;
   bool on_device = false;  // the kernel is not a thread: it may have worked while the worker waited
+  bool elsewhere = false;  // it left the processor of the launches of nothing
 };
 
 // By how much a witnessed launch may take longer than a sample although both times are true.
 struct WitnessSlack {
   double ns = 0;             // what only a first launch pays
   double per_helper_ns = 0;  // for each helper that works in the launch: it must wake up
-  // Of the overhead of a launch: the most that memory may add which launches of nothing read as well.
+  // Of the overhead of a launch: the most that page tables add which are in no cache.
   double memory_overhead_max_ns = 0;
   double shared_ns = 0;  // once, where helpers do much of the work: they read what another core has written
 };

@@ -43,9 +43,9 @@ TEST(HostSlackTest, GrowsWithWhatAFirstLaunchPaysFor) {
 }
 
 TEST(NothingProcessTest, LaunchesTakeNothingButOverhead) {
-  const auto process = NothingProcess::Start(4, {});
+  const auto process = NothingProcess::Start({.threads = 4});
   ASSERT_TRUE(process.ok()) << process.status();
-  EXPECT_EQ((*process)->wanted_threads(), 4);
+  EXPECT_EQ((*process)->options(), NothingOptions{.threads = 4});
   for (const double busy_ns : {0.0, 3e6}) {
     const auto time = (*process)->Launch(busy_ns);
     ASSERT_TRUE(time.ok()) << time.status();
@@ -56,18 +56,33 @@ TEST(NothingProcessTest, LaunchesTakeNothingButOverhead) {
 }
 
 TEST(NothingProcessTest, ReadsCountByWhatTheyTakeInSamples) {
-  const std::vector<std::byte> memory(16 << 20);
-  TrialProgram program;
-  program.flush_memory = {memory};
-  program.flush_bytes = 1;
-  const auto process = NothingProcess::Start(1, program);
-  ASSERT_TRUE(process.ok()) << process.status();
-  EXPECT_TRUE((*process)->MoveTo(sched_getcpu()).ok());
-  for (const double busy_ns : {0.0, 50e6}) {
-    const auto time = (*process)->Launch(busy_ns);
-    ASSERT_TRUE(time.ok()) << time.status();
-    EXPECT_GE(time->wall_ns, 0);
-    EXPECT_GE(time->busy_ns, 0);
+  const std::vector<std::byte> memory(64 << 20);
+  NothingOptions options = {.processor = sched_getcpu(), .memory = {memory}};
+  for (const size_t flush_bytes : {size_t{0}, size_t{1}}) {
+    options.flush_bytes = flush_bytes;
+    const auto process = NothingProcess::Start(options);
+    ASSERT_TRUE(process.ok()) << process.status();
+    EXPECT_TRUE((*process)->Read().ok());
+    for (const double busy_ns : {0.0, 1e5, 50e6}) {
+      const auto time = (*process)->Launch(busy_ns, 0.5);
+      ASSERT_TRUE(time.ok()) << time.status();
+      EXPECT_GE(time->wall_ns, 0);
+      EXPECT_GE(time->busy_ns, 0);
+    }
+  }
+}
+
+TEST(NothingProcessTest, WhatLaunchesAreLikeIsCompared) {
+  const std::vector<std::byte> memory(128);
+  const NothingOptions options = {.threads = 2, .processor = 1, .memory = {memory}, .flush_bytes = 7};
+  EXPECT_EQ(options, options);
+  for (const auto change :
+       {+[](NothingOptions& other) { other.threads = 1; }, +[](NothingOptions& other) { other.processor = 0; },
+        +[](NothingOptions& other) { other.memory[0] = other.memory[0].first(64); },
+        +[](NothingOptions& other) { other.memory.clear(); }, +[](NothingOptions& other) { other.flush_bytes = 0; }}) {
+    NothingOptions other = options;
+    change(other);
+    EXPECT_FALSE(other == options);
   }
 }
 

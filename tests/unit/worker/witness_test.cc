@@ -291,6 +291,29 @@ TEST(WitnessTest, ProcessorTimeOfNothingIsNoWork) {
   }
 }
 
+TEST(WitnessTest, OverheadOfAProcessorCountsForLaunchesThere) {
+  // 150 µs, which are no overhead on the processor that the kernel goes to.
+  for (const bool elsewhere : {false, true}) {
+    Machine machine;
+    machine.true_ns = 350e3;
+    machine.again_ns = 200e3;
+    WitnessCalls calls = machine.Calls();
+    calls.launch = [elsewhere, launch = calls.launch](WitnessedTime* time) {
+      Failure failure = launch(time);
+      time->elsewhere = elsewhere;
+      time->ran_through = true;
+      return failure;
+    };
+    calls.launch_nothing = [](double, WitnessedTime* time) -> Failure {
+      *time = {.wall_ns = 150e3 + kOverheadNs, .busy_ns = 150e3};
+      return {};
+    };
+    const WitnessVerdict verdict = HearWitnesses(200e3, {.ns = kSlackNs}, machine.clock, calls);
+    EXPECT_EQ(verdict.contradicted, elsewhere);
+    EXPECT_FALSE(verdict.unsettled);
+  }
+}
+
 TEST(WitnessTest, WhatMemoryAddsToEveryLaunchIsOverhead) {
   // More than a launch may take otherwise.
   for (const bool reads_memory : {false, true}) {

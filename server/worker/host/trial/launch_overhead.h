@@ -5,8 +5,12 @@
 // One thread: the runner's.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/worker/host/trial/trial_process.h"
@@ -14,32 +18,45 @@
 
 namespace tunefarm {
 
+// What launches of nothing are like.
+struct NothingOptions {
+  // At least 1, or fewer where no more can be had: all but one sleep, and are continued and stopped like it.
+  int threads = 1;
+  int processor = -1;  // the number of that on which the first thread stays; -1: any
+  // Launches read a byte of each cache line, which must be there as long as the process.
+  std::vector<std::span<const std::byte>> memory = {};
+  // Of a CacheFlush over the memory that samples are preceded by. 0: none.
+  size_t flush_bytes = 0;
+
+  bool operator==(const NothingOptions& other) const;
+};
+
 // A frozen process whose launches only read memory and compute for a given time.
 class NothingProcess {
  public:
-  // With so many threads (at least 1), or fewer where no more can be had: all but one sleep, and are continued and
-  // stopped like it. Launches read a byte of each cache line of `memory.flush_memory`, which samples find flushed if
-  // there are flush_bytes; nothing else of `memory` is used. What TrialProcess::Start fails with, or Unavailable if the
-  // process has ended.
-  static absl::StatusOr<std::unique_ptr<NothingProcess>> Start(int threads, const TrialProgram& memory);
+  // What TrialProcess::Start fails with, or Unavailable if the process has ended.
+  static absl::StatusOr<std::unique_ptr<NothingProcess>> Start(const NothingOptions& options);
 
-  // The number that Start was asked for.
-  int wanted_threads() const { return wanted_threads_; }
+  const NothingOptions& options() const { return options_; }
 
-  // Has its launches on this processor from now on. Unavailable if the process has ended.
-  absl::Status MoveTo(int processor);
+  // One launch that works for so many nanoseconds, at most 100 ms: its time without those. It reads memory for as long,
+  // all of it if samples of that take no longer, but no more than this share. Unavailable if the process has ended.
+  absl::StatusOr<WitnessedTime> Launch(double busy_ns, double share = 1);
 
-  // One launch that works for so many nanoseconds, at most 100 ms, or as long as samples of the reads take if that is
-  // more: its time without those. Unavailable if the process has ended.
-  absl::StatusOr<WitnessedTime> Launch(double busy_ns);
+  // Reads all memory. Unavailable if the process has ended.
+  absl::Status Read();
 
  private:
-  explicit NothingProcess(int wanted_threads) : wanted_threads_(wanted_threads) {}
+  explicit NothingProcess(const NothingOptions& options) : options_(options) {}
 
-  absl::Status MeasureReads(bool is_cold);
+  absl::Status Prepare();
+  absl::Status MeasureReads();
+  // `ns`: of the reads.
+  absl::StatusOr<WitnessedTime> Obey(const TrialCommand& command, double* ns = nullptr);
 
-  const int wanted_threads_;
-  double reads_ns_ = 0;  // of the memory, by samples
+  const NothingOptions options_;
+  uint64_t bytes_ = 0;   // of the memory
+  double reads_ns_ = 0;  // of all of it, by samples
   std::unique_ptr<TrialProcess> process_;
 };
 

@@ -279,10 +279,14 @@ class TrialChild {
     }
   }
 
-  int64_t ReadMemory(const TrialCommand& command) {
-    if (command.flush != 0) FlushCaches();
+  int64_t ReadMemory(const TrialCommand& command) const {
+    // What it walks over is not kept.
+    if (command.flush != 0) CacheFlush(program_.flush_memory, program_.flush_bytes, DetectLineEviction()).Run();
     const MonotonicTime start = Clock::Real()->Now();
-    for (const std::span<const std::byte> memory : program_.flush_memory) {
+    size_t bytes = command.bytes;
+    for (std::span<const std::byte> memory : program_.flush_memory) {
+      memory = memory.first(std::min(memory.size(), bytes));
+      bytes -= memory.size();
       ForEachLine(memory, kLineBytes, [](const std::byte* at) { (void)*const_cast<const volatile std::byte*>(at); });
     }
     return (Clock::Real()->Now() - start).count();

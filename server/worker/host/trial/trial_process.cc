@@ -67,10 +67,9 @@ size_t TrialPageBytes() {
   return (sizeof(TrialPage) + page_bytes - 1) / page_bytes * page_bytes;
 }
 
-// Times of this thread and of a child. `busy_ns` is exact while the child is frozen.
-struct TimesOfBoth {
-  explicit TimesOfBoth(pid_t child) : first(FirstThreadTimes(child)) {
-    waited_ns = first.waited_ns + OwnThreadTimes().waited_ns;
+// Times of a child. `busy_ns` is exact while the child is frozen.
+struct ChildTimes {
+  explicit ChildTimes(pid_t child) : first(FirstThreadTimes(child)) {
     clockid_t clock = 0;
     timespec busy = {};
     if (clock_getcpuclockid(child, &clock) == 0 && clock_gettime(clock, &busy) == 0) {
@@ -78,9 +77,8 @@ struct TimesOfBoth {
     }
   }
 
-  ThreadTimes first;      // the child's first thread
-  int64_t waited_ns = 0;  // of the child's first thread and of this one
-  int64_t busy_ns = 0;    // of all threads of the child
+  ThreadTimes first;    // the child's first thread
+  int64_t busy_ns = 0;  // of all threads of the child
 };
 
 }  // namespace
@@ -201,36 +199,28 @@ TrialReply TrialProcess::ObeyFrozen(const TrialCommand& command, std::chrono::mi
     reply.kind = TrialReply::kContinued;
     return reply;
   }
-  const TimesOfBoth before(pid_);
+  const ChildTimes before(pid_);
   // It cannot read the command before it is thawed.
   Send(command);
   const MonotonicTime start = Clock::Real()->Now();
   Thaw();
+  // While this thread waits before it sleeps the child works: such a wait lengthens nothing.
+  const int64_t own_waits_ns = OwnThreadTimes().waited_ns;
   TrialReply reply = Await(late_after, when_late);
   if (reply.kind != TrialReply::kDone) return reply;
   const int64_t runs = FirstThreadTimes(pid_).runs - before.first.runs;
   // Its threads may work until they stand, and a thread in a long system call delays that for all of them.
   if (!Freeze()) return AwaitDeath() ? DeadReply() : TrialReply();
   const MonotonicTime end = Clock::Real()->Now();
-  const TimesOfBoth frozen(pid_);
+  const int64_t waited_ns = OwnThreadTimes().waited_ns - own_waits_ns;
+  const ChildTimes frozen(pid_);
   *time = WitnessedTime();
   time->wall_ns = static_cast<double>((end - start).count());
-  time->waited_ns = static_cast<double>(frozen.waited_ns - before.waited_ns);
+  time->waited_ns = static_cast<double>(frozen.first.waited_ns - before.first.waited_ns + waited_ns);
   time->busy_ns = static_cast<double>(frozen.busy_ns - before.busy_ns);
   time->others_busy_ns = time->busy_ns - static_cast<double>(frozen.first.busy_ns - before.first.busy_ns);
   time->ran_through = runs == kRunsUntilAnswer;
   return reply;
-}
-
-TrialReply TrialProcess::MoveTo(int processor, bool stays) {
-  TrialReply done;
-  done.kind = TrialReply::kDone;
-  if (processor < 0 || Processor() == processor) return done;
-  TrialCommand command;
-  command.kind = stays ? TrialCommand::kStay : TrialCommand::kMove;
-  command.count = static_cast<uint32_t>(processor);
-  WitnessedTime ignored;
-  return ObeyFrozen(command, {}, nullptr, &ignored);
 }
 
 int TrialProcess::Processor() const { return LastProcessor(pid_); }

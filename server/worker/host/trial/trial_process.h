@@ -63,12 +63,12 @@ struct TrialCommand {
     kConfig = 4,   // `count` bytes of sequences follow, which take the place of those before
     kPrepare = 5,  // the prepare steps alone
     kStretch = 6,  // the `count`th stretch of one launch sequence
-    // Nothing foreign: reads a byte of each line of the program's flush_memory, says how long that took, and computes
-    // for `count` nanoseconds.
+    // Nothing foreign: reads a byte of each cache line of the program's flush_memory, says how long that took, and
+    // computes for `count` nanoseconds.
     kBusy = 7,
     kIdle = 8,   // nothing foreign: starts up to `count` threads that sleep until the end
-    kMove = 9,   // nothing foreign: the first thread goes to the processor of number `count`, and may leave it then
-    kStay = 10,  // nothing foreign: the same, but it may not
+    kMove = 9,   // nothing foreign: the first thread goes to the processor with the number `count`
+    kStay = 10,  // the same, and does not leave it
   };
   uint32_t kind = 0;
   uint32_t count = 1;
@@ -77,6 +77,7 @@ struct TrialCommand {
   uint32_t poison = 0;    // poison the program's outputs first: 1 and 2 are the first and the second pattern
   uint32_t rehearse = 0;  // one untimed sequence before each sample, so that the caches are warm
   uint32_t samples = 1;   // at most kSamplesPerBatchMax
+  uint64_t bytes = 0;     // kBusy: of the memory, how many are read at most
 };
 
 // What became of a command.
@@ -128,9 +129,6 @@ class TrialProcess {
   // not answered; one that ran before its time (kContinued) gets no command.
   TrialReply ObeyFrozen(const TrialCommand& command, std::chrono::milliseconds late_after,
                         const std::function<void()>& when_late, WitnessedTime* time);
-  // For a frozen child that was last on another processor: its first thread runs next on this one, which the system may
-  // change later unless it `stays`. What ObeyFrozen says if the child had to run for that, else kDone.
-  TrialReply MoveTo(int processor, bool stays);
   // The number of the processor that its first thread is on or was last; -1: unknown.
   int Processor() const;
   // Threads that it has now, at least 1.

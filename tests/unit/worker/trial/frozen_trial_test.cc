@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -97,44 +98,48 @@ TEST_F(FrozenTrialTest, ThreadsThatSleepAreStoppedToo) {
   EXPECT_TRUE(process_->HasStood());
 }
 
-TEST_F(FrozenTrialTest, GoesToAnotherProcessor) {
+TEST_F(FrozenTrialTest, GoesToAProcessor) {
   cpu_set_t allowed;
   ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
   ASSERT_TRUE(process_->Freeze());
-  for (const bool stays : {false, true}) {
+  for (const TrialCommand::Kind kind : {TrialCommand::kMove, TrialCommand::kStay}) {
     for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
       if (!CPU_ISSET(static_cast<unsigned>(processor), &allowed)) continue;
-      const OffProcessor off(processor);
-      ASSERT_EQ(process_->MoveTo(processor, stays).kind, TrialReply::kDone);
-      EXPECT_TRUE(process_->HasStood());
+      command_.kind = kind;
+      command_.count = static_cast<uint32_t>(processor);
+      ASSERT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_).kind, TrialReply::kDone);
       cpu_set_t now;
       ASSERT_EQ(sched_getaffinity(pid_, sizeof(now), &now), 0);
-      if (stays) {
+      if (kind == TrialCommand::kMove) {
+        EXPECT_TRUE(CPU_EQUAL(&now, &allowed)) << "it may go where it might";
+      } else {
         EXPECT_EQ(process_->Processor(), processor);
         EXPECT_TRUE(CPU_ISSET(static_cast<unsigned>(processor), &now));
         EXPECT_EQ(CPU_COUNT(&now), 1);
-      } else {
-        EXPECT_TRUE(CPU_EQUAL(&now, &allowed)) << "it may go where it might";
       }
     }
   }
-  EXPECT_EQ(process_->MoveTo(-1, true).kind, TrialReply::kDone) << "unknown: it stays";
+  command_.count = ~0u;
+  EXPECT_EQ(process_->ObeyFrozen(command_, {}, nullptr, &took_).kind, TrialReply::kDone) << "there is none: it stays";
 }
 
-TEST_F(FrozenTrialTest, ReadsItsMemoryBeforeItIsBusy) {
+TEST_F(FrozenTrialTest, ReadsMemoryAndSaysHowLongThatTook) {
   const std::vector<std::byte> memory(8 << 20);
   TrialProgram program;
-  program.flush_memory = {memory};
+  program.flush_memory = {memory, memory};
   program.flush_bytes = 1;
   absl::StatusOr<std::unique_ptr<TrialProcess>> reader = TrialProcess::Start(program);
   ASSERT_TRUE(reader.ok()) << reader.status();
   ASSERT_EQ((*reader)->Await().kind, TrialReply::kDone);
   command_.count = 0;
-  (*reader)->Send(command_);
-  TrialReply reply = (*reader)->Await();
-  ASSERT_EQ(reply.kind, TrialReply::kDone);
-  // A load of each line takes no less than a cycle.
-  EXPECT_GT(reply.nanoseconds, 8 << 20 >> 6 >> 3);
+  for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{12 << 20}, ~uint64_t{0}}) {
+    command_.bytes = bytes;
+    (*reader)->Send(command_);
+    const TrialReply reply = (*reader)->Await();
+    ASSERT_EQ(reply.kind, TrialReply::kDone);
+    // A load of a line takes no less than an eighth of a nanosecond.
+    EXPECT_GE(reply.nanoseconds, static_cast<int64_t>(std::min(bytes, uint64_t{16 << 20}) / 64 / 8));
+  }
 }
 
 TEST(OffProcessorTest, StaysOffAsLongAsItLives) {
