@@ -29,8 +29,8 @@ _REMEMBERED_MAX = 1024  # entries of a table of what was found out
 @dataclasses.dataclass(frozen=True, eq=False)  # equal to itself alone, so that it is found fast as a part of a key
 class Role:
     """A product and the dims that belong to its binary. Arguments in order: two matrices, in fp8 their scales, the
-    result, in fp8 with its scales, where the groups end, which rows are gathered or scattered, and products with a
-    result of 16 bits but dX and dW the weights of rows."""
+    result, the scales of one in fp8, where the groups end, which rows are gathered or scattered, and the weights of rows
+    except for dX, dW and results in fp8."""
 
     kernel: str
     arguments: Tuple[str, ...]

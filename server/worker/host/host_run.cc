@@ -448,7 +448,7 @@ class HostRunBackend final : public RunBackend {
 
   TrialTools tools_;
   const int64_t trial_processes_max_;
-  const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; nothing of ours changes it
+  const RunnerState state_ = RunnerState::Now();  // as the sandbox set it; what of ours changes it restores it
   std::unique_ptr<HostProblem> problem_;
   std::string note_;                   // of its results that are OK
   std::unique_ptr<LoadedTrial> kept_;  // after the problem, whose memory it points into

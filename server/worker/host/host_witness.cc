@@ -17,8 +17,8 @@ namespace {
 
 // What only a first launch pays, and for each helper what it takes to wake up.
 constexpr double kSlackNs = 50'000, kSlackPerHelperNs = 3'000;
-// Where caches are not made cold: what of a byte is not as warm as in samples. The processor of the first thread has
-// read it before; helpers fetch what another core has written.
+// Where caches are not made cold: what of a byte is not as warm as in samples. The processor that a kernel with one
+// thread begins on has read it before; helpers fetch what another core has written.
 constexpr double kSlackPerTouchedByteNs = 0.1, kSlackPerByteNs = 1;
 constexpr double kCacheSlackMaxNs = 5e6;
 // A launch may find page tables in no cache, other than samples, which have just used them: at most some 100 ns for

@@ -39,8 +39,9 @@ bool IsContradicted(double claimed_ns, double witnessed_ns, double slack_ns);
 // One witnessed launch. Where only wall_ns is known, the others are 0, and all of wall_ns counts. On a device only
 // wall_ns and waited_ns of the worker's thread are known.
 struct WitnessedTime {
-  double wall_ns = 0;         // by the clock, with the overhead of command and answer
-  double waited_ns = 0;       // of that: the kernel's first thread or the worker could run, but had no processor
+  double wall_ns = 0;  // by the clock, with the overhead of command and answer
+  // Of that: the kernel's first thread, or the worker after the kernel was let run, could run, but had no processor.
+  double waited_ns = 0;
   double busy_ns = 0;         // processor time of all of the kernel's threads
   double others_busy_ns = 0;  // of that: of threads beside the first, whose waits for a processor nobody sees
   int helpers = 0;            // threads beside the first that the kernel has both before and after the launch
@@ -55,9 +56,9 @@ struct WitnessedTime {
 struct WitnessSlack {
   double ns = 0;             // what only a first launch pays
   double per_helper_ns = 0;  // for each helper that works in the launch: it must wake up
-  // Of the overhead of a launch: the most that page tables add which are in no cache.
+  double shared_ns = 0;      // once, where helpers do much of the work: they read what another core has written
+  // The most that page tables which are in no cache may add to the overhead of a launch.
   double memory_overhead_max_ns = 0;
-  double shared_ns = 0;  // once, where helpers do much of the work: they read what another core has written
 };
 
 // Helpers that work in a launch that takes `needed_ns` (NeededNs): those that sleep count for nothing, and those beyond

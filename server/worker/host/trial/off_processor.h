@@ -1,5 +1,5 @@
-// The calling thread stays off one processor while this lives, so that what it wakes up there need not wait for it and
-// is not put on another one.
+// Keeps the calling thread off one processor while this lives, so that a process which is woken there finds the processor
+// idle and stays.
 //
 // Destroyed by the thread that made it. Processes that the thread forks meanwhile stay off it, too.
 #pragma once
