@@ -1,5 +1,5 @@
-// Keeps the calling thread off one processor while this lives, so that a process which is woken there finds the processor
-// idle and stays.
+// Keeps the calling thread off one processor while this lives, so that a process which is woken there finds it idle and
+// stays.
 //
 // Destroyed by the thread that made it. Processes that the thread forks meanwhile stay off it, too.
 #pragma once
