@@ -81,6 +81,7 @@ class HostWitness {
   Failure LaunchNothing(double busy_ns, WitnessedTime* time);
   Failure StartNothing();
   Failure ReadBuffers();
+  void MakeColdAgain();
   Failure Prepare();
   Failure Launch(WitnessedTime* time);
   Failure PrepareCaches();

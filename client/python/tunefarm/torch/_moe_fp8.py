@@ -78,6 +78,8 @@ def quantized(rows: Tensor) -> Scaled:
 
 def _activated(x: Scaled, w_up: Scaled, rows: _routing.Rows, topk: int) -> Scaled:
     """silu(gate) * up of the sorted rows, quantised."""
+    if w_up.values.shape[1] % (2 * BLOCK):  # the kernel has whole blocks of gate and of up
+        return quantized(_gate_up.activated(_product("up", x, w_up, rows, None, topk), "split"))
     arguments = (x.values, w_up.values, x.scales, w_up.scales, rows.ends, rows.indices, topk)
     if ops.is_direct(x.values, w_up.values, rows.ends, x.scales, w_up.scales):
         return Scaled(*scaled_up_activated_now(*arguments))

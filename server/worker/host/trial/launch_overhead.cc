@@ -76,14 +76,16 @@ absl::Status NothingProcess::MeasureReads() {
 absl::StatusOr<WitnessedTime> NothingProcess::Launch(double busy_ns, double share) {
   busy_ns = std::clamp(busy_ns, 0.0, kBusyMaxNs);
   if (reads_ns_ > 0) share = std::min(share, busy_ns / reads_ns_);
-  const double reads_ns = share * reads_ns_;
   TrialCommand command;
   command.kind = TrialCommand::kBusy;
-  command.count = static_cast<uint32_t>(std::max(busy_ns - reads_ns, 0.0));
+  command.count = static_cast<uint32_t>(std::max(busy_ns - share * reads_ns_, 0.0));
   command.bytes = static_cast<uint64_t>(share * static_cast<double>(bytes_));
-  ASSIGN_OR_RETURN(WitnessedTime time, Obey(command));
-  time.wall_ns = std::max(time.wall_ns - reads_ns - command.count, 0.0);
-  time.busy_ns = std::max(time.busy_ns - reads_ns - command.count, 0.0);
+  double reads_ns = 0;
+  ASSIGN_OR_RETURN(WitnessedTime time, Obey(command, &reads_ns));
+  // Only reads that take longer than samples have overhead.
+  const double works_ns = command.count + std::min(reads_ns, share * reads_ns_);
+  time.wall_ns = std::max(time.wall_ns - works_ns, 0.0);
+  time.busy_ns = std::max(time.busy_ns - works_ns, 0.0);
   time.helpers = process_->ThreadCount() - 1;
   return time;
 }
