@@ -72,7 +72,7 @@ class HostWitness {
   bool is_cold() const { return trial_.flush_bytes > 0; }
   TrialProcess& process() const { return *trial_.loaded->process; }
 
-  // Whether launches begin on the processor: others go where the scheduler puts them.
+  // Whether launches begin on processor_; launches of processes with several threads go where the scheduler puts them.
   bool HasProcessor() const { return processor_ >= 0 && process().ThreadCount() == 1; }
   int TimedStretches() const;
 
@@ -94,10 +94,10 @@ class HostWitness {
 
   const WitnessedTrial trial_;
   const WitnessedTrialCalls& calls_;
-  // The number of that on which the process with samples stood, and on which launches of processes with one thread
-  // begin; -1: unknown.
+  // The number of the processor on which the process was last when its samples ended, and on which launches of
+  // processes with one thread begin; -1: unknown.
   int processor_ = -1;
-  std::optional<OffProcessor> off_;  // the runner, in such launches
+  std::optional<OffProcessor> off_;  // keeps the runner off that processor in such launches
   int variants_ = 0, next_variant_ = 0;
   PoisonPattern pattern_ = PoisonPattern::kFirst;  // of the outputs before the launch
   bool is_begun_again_ = false;                    // in another process than the trial's

@@ -118,7 +118,8 @@ class Hearing {
     return std::clamp(least_nothing_ns_, calm_overhead_ns_, MostOverheadNs(helpers));
   }
 
-  // The same of the processor time of the first thread, of which calm launches are no measure.
+  // The overhead in the processor time of the first thread. 0 until there are enough launches of nothing: calm launches
+  // are not timed by processor time.
   double FirstOverheadNs(const Witnessed& witnessed) const {
     if (!HasNothings() || witnessed.launch.elsewhere) return 0;
     return std::min(least_first_busy_ns_, MostOverheadNs(witnessed.nothing.helpers));

@@ -39,8 +39,9 @@ class NothingProcess {
 
   const NothingOptions& options() const { return options_; }
 
-  // One launch that works for so many nanoseconds, at most 100 ms: its time without those. It reads memory for as long,
-  // all of it if samples of that take no longer, but no more than this share. Unavailable if the process has ended.
+  // Makes one launch that works for busy_ns, at most 100 ms, and returns its time without that work. The launch first
+  // reads memory: at most the fraction `share`, and at most what samples read in busy_ns; then it computes. Unavailable
+  // if the process has ended.
   absl::StatusOr<WitnessedTime> Launch(double busy_ns, double share = 1);
 
   // Reads all memory. Unavailable if the process has ended.
