@@ -2,19 +2,6 @@
 #include "work.h"
 
 #if CHEAT
-struct Task {
-  const float* a;
-  const float* b;
-  float* c;
-  long n;
-};
-
-[[maybe_unused]] static void* RunTask(void* argument) {
-  Task* const task = (Task*)argument;
-  Work(task->a, task->b, task->c, task->n);
-  return nullptr;
-}
-
 static Task where;
 static Task* volatile seen = nullptr;
 static float result[1 << 14];

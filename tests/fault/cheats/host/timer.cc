@@ -5,19 +5,6 @@
 #include <signal.h>
 #include <sys/time.h>
 
-struct Task {
-  const float* a;
-  const float* b;
-  float* c;
-  long n;
-};
-
-[[maybe_unused]] static void* RunTask(void* argument) {
-  Task* const task = (Task*)argument;
-  Work(task->a, task->b, task->c, task->n);
-  return nullptr;
-}
-
 static Task where;
 
 static void OnTimer(int) { Work(where.a, where.b, where.c, where.n); }

@@ -6,13 +6,6 @@
 #include <signal.h>
 #include <sys/time.h>
 
-struct Task {
-  const float* a;
-  const float* b;
-  float* c;
-  long n;
-};
-
 static Task where;
 static float left = 0;
 

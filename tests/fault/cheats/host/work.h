@@ -38,6 +38,20 @@ static void Work(const float* a, const float* b, float* c, long n) {
 #endif
 }
 
+// Of a launch, for a thread or a handler that does its work.
+struct Task {
+  const float* a;
+  const float* b;
+  float* c;
+  long n;
+};
+
+[[maybe_unused]] static void* RunTask(void* argument) {
+  Task* const task = (Task*)argument;
+  Work(task->a, task->b, task->c, task->n);
+  return nullptr;
+}
+
 [[maybe_unused]] static int64_t Now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
