@@ -14,6 +14,9 @@ namespace {
 
 using tunefarm::v1::Device;
 
+// The sentinels are known to be right and never crash by themselves: what fails once may be another program's doing.
+constexpr int kAttempts = 3;
+
 // One sentinel after the other, on each device at once.
 class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
  public:
@@ -45,6 +48,7 @@ class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
     std::vector<SentinelKernel> kernels;  // of one program
     std::shared_ptr<const Artifact> artifact = nullptr;
     size_t next = 0;
+    int failures = 0;  // of the next one
   };
 
   void Compile(size_t index) {
@@ -72,10 +76,17 @@ class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
     request.reference_artifact = task.artifact;
     request.policy.set_preset(tunefarm::v1::MEASUREMENT_PRESET_DEFAULT);
     evaluator_->Run(std::move(request), [self = shared_from_this(), index](RunResult result) {
-      const bool is_measured = result.outcome == tunefarm::v1::OUTCOME_OK && result.measurement.median_ns() > 0;
-      if (!is_measured) return self->Leave(index, result.outcome, result.message);
-      self->Note(index, result.measurement);
-      ++self->tasks_[index].next;
+      Task& measured = self->tasks_[index];
+      if (result.outcome == tunefarm::v1::OUTCOME_OK && result.measurement.median_ns() > 0) {
+        self->Note(index, result.measurement);
+        ++measured.next;
+        measured.failures = 0;
+      } else if (result.out_of_service || ++measured.failures == kAttempts) {
+        return self->Leave(index, result.outcome, result.message);
+      } else {
+        LogInfo("agent", "a sentinel of device {} is run again: {} {}", self->devices_[measured.device].uuid(),
+                tunefarm::v1::Outcome_Name(result.outcome), result.message);
+      }
       self->Run(index);
     });
   }

@@ -12,8 +12,8 @@ namespace tunefarm {
 
 // `done` gets the devices as they were given, with Device.sentinels of those whose sentinels ran well. It is called
 // once, on the evaluator's thread, or on the caller's where nothing has to be run. Devices that are out of service are
-// left alone. What cannot be measured is logged and left out: a device without sentinels works, and is compared with no
-// other.
+// left alone. A sentinel that fails is run again, three times in all; what cannot be measured is logged and left out: a
+// device without sentinels works, and is compared with no other.
 //
 // The evaluator outlives the measuring, or ends it with LOST.
 void MeasureSentinels(Evaluator* evaluator, Clock* clock, std::vector<tunefarm::v1::Device> devices,

@@ -243,6 +243,7 @@ void RunPools::PumpHost() {
 absl::StatusOr<WorkerPool*> RunPools::Pool(const std::string& device_uuid, const std::string& backend) {
   const auto key = std::make_pair(device_uuid, backend);
   if (const auto it = pools_.find(key); it != pools_.end()) return it->second->pool.get();
+  if (is_cleared_) return Unavailable("the daemon is ending");
   if (device_uuid.empty() || device_uuid.size() > 128 || device_uuid.find('/') != std::string::npos ||
       device_uuid[0] == '.') {
     return InvalidArgument("'{}' is no device UUID", device_uuid);

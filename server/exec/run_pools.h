@@ -37,7 +37,7 @@ class RunPools {
   // Any thread. Its `done` is left to Start.
   WorkerTask MakeTask(const RunRequest& request) const;
 
-  // LOST at once when the device has no pool and gets none.
+  // LOST at once when the device has no pool and gets none, and after Clear.
   void Start(Evaluator::Id id, const std::string& device_uuid, const std::string& backend, WorkerTask task,
              std::function<void(RunResult)> done);
   // Starts the device's workers, if it has or gets a pool.
@@ -55,8 +55,9 @@ class RunPools {
   void ShutdownClocks(std::function<void()> done);
 
   std::vector<WorkerPool*> All() const;
-  // All workers must be gone or stuck.
+  // All workers must be gone or stuck. No pool is made any more.
   void Clear() {
+    is_cleared_ = true;
     pools_.clear();
     clocks_.clear();
   }
@@ -119,6 +120,7 @@ class RunPools {
   std::map<std::string, FileLock> freeing_locks_;
   std::map<std::string, std::unique_ptr<ClockGuard>> clocks_;                     // by device
   std::map<std::pair<std::string, std::string>, std::unique_ptr<Device>> pools_;  // by device and backend
+  bool is_cleared_ = false;
 };
 
 }  // namespace tunefarm

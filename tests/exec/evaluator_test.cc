@@ -136,6 +136,19 @@ TEST_F(EvaluatorTest, DestructorAnswersEverything) {
   EXPECT_THAT(outcomes, testing::AllOf(testing::SizeIs(10), testing::Each(tunefarm::v1::OUTCOME_LOST)));
 }
 
+TEST_F(EvaluatorTest, DestructorEndsWhatIsRunAgainWhenItIsLost) {
+  ASSERT_EQ(Run("ok").outcome, tunefarm::v1::OUTCOME_OK);
+  Evaluator* const evaluator = evaluator_.get();
+  std::atomic<int> answers = 0;
+  std::function<void(const RunResult&)> again = [&](const RunResult& run) {
+    EXPECT_EQ(run.outcome, tunefarm::v1::OUTCOME_LOST);
+    if (++answers < 1000) evaluator->Run(RunOf("hang"), again);
+  };
+  evaluator->Run(RunOf("hang"), again);
+  evaluator_.reset();
+  EXPECT_GE(answers, 1);
+}
+
 TEST_F(EvaluatorTest, QueueIsBounded) {
   options_.queue_max = 2;
   options_.exclusive_host_runs = false;

@@ -87,6 +87,29 @@ TEST_F(SentinelRunTest, WhatCannotBeMeasuredIsLeftOut) {
   EXPECT_EQ(devices[2].sentinels_size(), 0);
 }
 
+TEST_F(SentinelRunTest, WhatFailsTwiceIsMeasuredByTheThirdAttempt) {
+  int runs = 0;
+  evaluator_.set_scripter([&](const FakeEvaluator::Question& question) {
+    FakeEvaluator::Script script;
+    if (question.is_run && ++runs == 1) script.run = tunefarm::v1::OUTCOME_LOST;
+    if (question.is_run && runs == 2) script.run = tunefarm::v1::OUTCOME_WRONG_RESULT;
+    return script;
+  });
+  const auto devices = Measure({OfKind("CPU-1", tunefarm::v1::DEVICE_KIND_HOST)});
+  EXPECT_EQ(devices[0].sentinels_size(), 2);
+  EXPECT_EQ(evaluator_.runs().size(), 4);
+}
+
+TEST_F(SentinelRunTest, WhatFailsThreeTimesIsNotRunAgain) {
+  evaluator_.set_scripter([](const FakeEvaluator::Question&) {
+    FakeEvaluator::Script script;
+    script.run = tunefarm::v1::OUTCOME_LOST;
+    return script;
+  });
+  EXPECT_EQ(Measure({OfKind("CPU-1", tunefarm::v1::DEVICE_KIND_HOST)})[0].sentinels_size(), 0);
+  EXPECT_EQ(evaluator_.runs().size(), 3);
+}
+
 TEST_F(SentinelRunTest, NoDevicesNoWait) { EXPECT_TRUE(Measure({}).empty()); }
 
 }  // namespace
