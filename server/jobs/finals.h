@@ -101,8 +101,11 @@ bool WasJudged(const std::vector<FinalTrial>& trials, const std::string& config)
 
 // Rests on the incumbent having been judged. `incumbent`: its canonical text, empty if there is none or it cannot take
 // part. `rounds`: of the final; the samples of each trial are as many from every round, in the order of the rounds.
+// The decision points into `trials`, which must not be a temporary.
 FinalDecision Decide(const std::vector<FinalTrial>& trials, const std::string& incumbent, int rounds,
                      tunefarm::v1::Objective objective = tunefarm::v1::OBJECTIVE_TIME);
+FinalDecision Decide(std::vector<FinalTrial>&& trials, const std::string& incumbent, int rounds,
+                     tunefarm::v1::Objective objective = tunefarm::v1::OBJECTIVE_TIME) = delete;
 
 // How the winner compares with the smallest median of the final in what decided, where that is another's; else nothing.
 // For decisions by energy without an incumbent.

@@ -63,7 +63,8 @@ TEST(Finals, NeighboursTellApartWhatMediansCannot) {
   FinalTrial a = Finalist("a", 1, {1000, 1003, 998, 1001, 1002}), b = Finalist("b", 2, {1078, 1080, 1076, 1079, 1081});
   for (const float time : {2000, 2006, 1996, 2002, 2004}) a.trial.mutable_measurement()->add_yardstick_ns(time);
   for (const float time : {2200, 2204, 2196, 2202, 2206}) b.trial.mutable_measurement()->add_yardstick_ns(time);
-  const FinalDecision decision = Decide({a, b}, "a", 5);
+  const std::vector<FinalTrial> trials = {a, b};
+  const FinalDecision decision = Decide(trials, "a", 5);
   EXPECT_EQ(decision.kind, Kind::kPromote);
   EXPECT_EQ(decision.winner->config, "b");
   EXPECT_NEAR(decision.ratio, 0.98, 0.001);
@@ -145,8 +146,9 @@ TEST(Finals, TimesFarBelowTheRooflineAreHardToBelieve) {
 }
 
 TEST(Finals, NobodyWinsWhereNobodyIsOk) {
-  EXPECT_EQ(Decide({Finalist("a", 1, {1, 1, 1}, v1::OUTCOME_WRONG_RESULT)}, "a", 3).kind, Kind::kNone);
-  EXPECT_EQ(Decide({}, "", 3).kind, Kind::kNone);
+  const std::vector<FinalTrial> wrong = {Finalist("a", 1, {1, 1, 1}, v1::OUTCOME_WRONG_RESULT)}, none;
+  EXPECT_EQ(Decide(wrong, "a", 3).kind, Kind::kNone);
+  EXPECT_EQ(Decide(none, "", 3).kind, Kind::kNone);
 }
 
 // A finalist with a time that is known to 1 % and an energy with this interval to either side.
