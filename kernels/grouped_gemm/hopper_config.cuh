@@ -171,19 +171,29 @@ static_assert(kRowBoxSlow <= 256 && kColBoxSlow <= 256, "the limit of a tensor m
 static_assert(kRowBoxSlow * RowTile::kSwizzleBytes % 1024 == 0 && kColBoxSlow * ColTile::kSwizzleBytes % 1024 == 0,
               "halves begin with whole swizzle patterns");
 
-// Columns of the tile that share a scale, and how many scales a tile has for its columns.
-constexpr int kColsPerScale = kGateUp ? kHalf : kScaleBlock;
+// The largest power of two that divides `extent`, kScaleBlock at most.
+constexpr int AlignmentInScaleBlock(int extent) {
+  int alignment = kScaleBlock;
+  while (extent % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+// Columns of the tile that surely share a scale, wherever it begins, and how many of those a tile has: one of 192
+// columns may begin in the middle of a block, so that it has three.
+constexpr int kColsPerScale = kGateUp ? kHalf : AlignmentInScaleBlock(kCols);
 constexpr int kColScales = CeilDiv(kCols, kColsPerScale);
 // Of a stage: a float for each row, then those of the columns, filled up to 16 bytes.
 constexpr int kScaleBytes = kScaled ? 4 * kRows + CeilDiv(kColScales, 4) * 16 : 0;
 
-static_assert(!kScaled || (kGateUp ? kScaleBlock % kHalf == 0 : kCols % kScaleBlock == 0 || kScaleBlock % kCols == 0),
-              "what shares a scale lies in one block");
+static_assert(!kScaled || !kGateUp || kScaleBlock % kHalf == 0, "what shares a scale lies in one block");
+static_assert(!kScaled || (kSwap ? kColsPerScale % kWgmmaM == 0
+                                 : kShareQ % kColsPerScale == 0 || kColsPerScale % kShareQ == 0),
+              "a warpgroup's columns begin with a scale's, or lie within them");
 
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
 // With scales the products of a step have accumulators of their own, in parts of at most so many rows or columns along
-// Q.
-constexpr int kPartQ = !kSwap && kShareQ > 128 ? kShareQ / 2 : kShareQ;
+// Q. A wgmma reads P's operand once more for each part.
+constexpr int kPartQ = !kSwap && kShareQ > 192 ? kShareQ / 2 : kShareQ;
 constexpr int kParts = kTilesP * (kShareQ / kPartQ);
 constexpr int kPartsAhead = kParts > 1 && kTilesP* kSums + kPartQ <= 160 ? 1 : 0;  // on their way beside the last one
 constexpr int kAccumulators = kTilesP * kSums + (kScaled ? (kPartsAhead + 1) * (kPartQ / 2) : 0);

@@ -258,8 +258,9 @@ class ScaleCopier {
       const int place = row < kRows ? ReadPlace<kGatherX>(arguments_, work, work.row + row) : -1;
       rows_[i] = Divide<kGatherX>(arguments_, place);
     }
-    const int block = kGateUp ? GateUpRow(work.col + thread_ / 2 * kHalf, thread_ % 2, arguments_.n) / kScaleBlock
-                              : work.col / kScaleBlock + thread_;
+    const int column = kGateUp ? GateUpRow(work.col + thread_ / 2 * kHalf, thread_ % 2, arguments_.n)
+                               : work.col + thread_ * kColsPerScale;
+    const int block = column / kScaleBlock;
     col_ = thread_ < kColScales && block < expert_blocks_ ? (work.expert * expert_blocks_ + block) * term_blocks_ : -1;
   }
 
