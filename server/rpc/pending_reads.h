@@ -20,7 +20,7 @@ class PendingReads {
  public:
   // A part of a call. `context` lives until Remove has returned.
   struct Entry {
-    grpc::CallbackServerContext* context = nullptr;
+    grpc::ServerContextBase* context = nullptr;
 
    private:
     friend class PendingReads;

@@ -9,6 +9,7 @@
 #include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/rpc/raw_call_queue.h"
 #include "server/rpc/status.h"
 
 namespace tunefarm {
@@ -53,49 +54,82 @@ grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message) {
 
 // ---- RawStream ----
 
-void RawStream::Write(const grpc::ByteBuffer* response) { call_->StartWrite(response); }
+void RawStream::Write(const grpc::ByteBuffer* response) {
+  call_->events_.fetch_add(1);
+  call_->stream_.Write(*response, &call_->write_done_);
+}
 void RawStream::Finish(const absl::Status& status) { call_->Finish(ToGrpc(status)); }
-void RawStream::Abandon() { call_->context_->TryCancel(); }
-Clock* RawStream::clock() const { return call_->around_->clock; }
-OpenCalls* RawStream::open_calls() const { return call_->around_->open_calls; }
+void RawStream::Abandon() { call_->context_.TryCancel(); }
+Clock* RawStream::clock() const { return call_->around_.clock; }
+OpenCalls* RawStream::open_calls() const { return call_->around_.open_calls; }
 MemoryShare RawStream::HoldForStream(size_t bytes) const { return call_->ticket_->HoldForStream(bytes); }
 
 // ---- RawCall ----
 
-RawCall::RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context)
-    : Call(around->clock), around_(around), route_(route), context_(context) {
-  if (route_->probe) {
-    const grpc::Slice answer(route_->probe());
-    response_ = grpc::ByteBuffer(&answer, 1);
-    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+void RawCall::Event::Happen(bool ok) {
+  RawCall* const call = call_;
+  (call->*happened_)(ok);
+  if (call->events_.fetch_sub(1) == 1) delete call;
+}
+
+RawCall::RawCall(RawCallQueue* queue) : Call(queue->around().clock), queue_(queue), around_(queue->around()) {
+  context_.AsyncNotifyWhenDone(&ended_);
+  queue_->Await(&context_, &stream_, &arrived_);
+}
+
+RawCall::~RawCall() = default;
+
+void RawCall::OnArrived(bool ok) {
+  if (!ok) return;  // the server shuts down
+  events_.fetch_add(2);  // OnEnded, OnFinished
+  queue_->AwaitNext();
+  Begin();
+}
+
+void RawCall::Begin() {
+  route_ = around_.router->Find(std::string_view(context_.method()).substr(1));
+  if (route_ == nullptr) {
+    Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
     return;
   }
-  absl::StatusOr<CallContext> caller = around_->entrance->Authorize(*context, route_->call);
+  if (route_->probe) {
+    const grpc::Slice answer(route_->probe());
+    FinishWith(grpc::ByteBuffer(&answer, 1));
+    return;
+  }
+  absl::StatusOr<CallContext> caller = around_.entrance->Authorize(context_, route_->call);
   if (!caller.ok()) {
     Finish(ToGrpc(caller.status()));
     return;
   }
   caller_ = *std::move(caller);
-  absl::StatusOr<CallLimits::Ticket> ticket = around_->limits->Begin(caller_.principal, route_->kind);
+  absl::StatusOr<CallLimits::Ticket> ticket = around_.limits->Begin(caller_.principal, route_->kind);
   if (!ticket.ok()) {
     Refuse(ticket.status());
     return;
   }
   ticket_.emplace(*std::move(ticket));
-  read_.context = context;
+  read_.context = &context_;
   ticket_->BeginRead([this] {
-    around_->reads->Add(&read_);
-    StartRead(&request_);
+    around_.reads->Add(&read_);
+    events_.fetch_add(1);
+    stream_.Read(&request_, &read_done_);
   });
 }
 
+void RawCall::Finish(const grpc::Status& status) { stream_.Finish(status, &finished_); }
+
+void RawCall::FinishWith(const grpc::ByteBuffer& response) {
+  stream_.WriteAndFinish(response, grpc::WriteOptions(), grpc::Status::OK, &finished_);
+}
+
 void RawCall::Refuse(const absl::Status& status) {
-  around_->entrance->Record(caller_, route_->call, nullptr, nullptr, status);
+  around_.entrance->Record(caller_, route_->call, nullptr, nullptr, status);
   Finish(ToGrpc(status));
 }
 
 void RawCall::OnReadDone(bool ok) {
-  around_->reads->Remove(&read_);
+  around_.reads->Remove(&read_);
   ticket_->EndRead();
   const absl::Status received = ok ? Receive() : NoRequest();
   if (!received.ok()) {
@@ -117,8 +151,6 @@ absl::Status RawCall::Receive() {
   return absl::OkStatus();
 }
 
-bool RawCall::HasCaller() const { return !context_->IsCancelled(); }
-
 void RawCall::GiveUp() {
   Finish(ToGrpc(IsOfAgents() ? Unavailable("control has more to do than it can; try again later")
                              : DeadlineExceeded("the call waited longer than its deadline; try again later")));
@@ -139,7 +171,7 @@ absl::StatusOr<MemoryShare> RawCall::HoldParsed(const grpc::Slice* flat) {
     bytes = ScanMessage(*route_->shape, &input, static_cast<int>(request_.Length()), options);
   }
   RETURN_IF_ERROR(bytes.status());
-  absl::StatusOr<MemoryShare> share = around_->limits->HoldParsed(*bytes);
+  absl::StatusOr<MemoryShare> share = around_.limits->HoldParsed(*bytes);
   if (!share.ok() && IsOfAgents()) return ForAgent(share.status());
   return share;
 }
@@ -174,33 +206,31 @@ void RawCall::ParseAndRun() {
 }
 
 void RawCall::Answer(const Message* request, const absl::Status& outcome, const Message* response) {
-  around_->entrance->Record(caller_, route_->call, request, response, outcome);
+  around_.entrance->Record(caller_, route_->call, request, response, outcome);
   parsed_.Reset();
   if (!outcome.ok()) {
     Finish(ToGrpc(outcome));
     return;
   }
-  response_ = Serialize(*response);
-  StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  FinishWith(Serialize(*response));
 }
 
 void RawCall::Stream(std::unique_ptr<RawStream> stream) {
   parsed_.Reset();
-  stream_ = std::move(stream);
-  begun_.store(stream_.get());
-  stream_->Begin();
-  if (is_cancelled_.load()) stream_->OnCancel();
+  answers_ = std::move(stream);
+  begun_.store(answers_.get());
+  answers_->Begin();
+  if (is_cancelled_.load()) answers_->OnCancel();
 }
 
-void RawCall::OnWriteDone(bool ok) {
-  if (stream_) stream_->OnWriteDone(ok);
-}
+void RawCall::OnWriteDone(bool ok) { answers_->OnWriteDone(ok); }
 
-void RawCall::OnCancel() {
+void RawCall::OnFinished(bool /*ok*/) {}
+
+void RawCall::OnEnded(bool /*ok*/) {
+  if (!context_.IsCancelled()) return;
   is_cancelled_.store(true);
   if (RawStream* const stream = begun_.load()) stream->OnCancel();
 }
-
-void RawCall::OnDone() { delete this; }
 
 }  // namespace tunefarm

@@ -1,12 +1,13 @@
 // RawCall: one call as gRPC hands it over, before its request is read: first who calls, whether that may, and whether
-// there is room for one more; then the bytes; then what they would take in memory; and only then the message. Owns
-// itself: deleted in OnDone.
+// there is room for one more; then the bytes; then what they would take in memory; and only then the message.
 //
-// Threads: as gRPC's callback API; Route::run may come on a thread of ours.
+// Threads: what happens to a call comes on the threads of its RawCallQueue, two events at a time perhaps; Route::run may
+// come on another thread.
 #pragma once
 
 #include <google/protobuf/arena.h>
 #include <google/protobuf/message.h>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -30,6 +31,7 @@
 namespace tunefarm {
 
 class RawCall;
+class RawCallQueue;
 
 // A message as gRPC sends it.
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
@@ -41,13 +43,14 @@ struct CallSurroundings {
   CallLimits* limits = nullptr;
   PendingReads* reads = nullptr;
   Clock* clock = nullptr;
+  const Router* router = nullptr;
 };
 
 // The answers of a call that has many. Made by AddStream.
 class RawStream {
  public:
   explicit RawStream(RawCall* call) : call_(call) {}
-  virtual ~RawStream() = default;  // no callback is under way or will come
+  virtual ~RawStream() = default;  // no event is under way or will come
   RawStream(const RawStream&) = delete;
   RawStream& operator=(const RawStream&) = delete;
 
@@ -70,27 +73,44 @@ class RawStream {
   RawCall* const call_;
 };
 
-class RawCall final : public Call, public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class RawCall final : public Call {
  public:
-  RawCall(const CallSurroundings* around, const Route* route, grpc::CallbackServerContext* context);
+  // Something that gRPC tells a call: the tag of an operation in the queue.
+  class Event {
+   public:
+    Event(RawCall* call, void (RawCall::*happened)(bool ok)) : call_(call), happened_(happened) {}
+    // Once for each operation, when it has ended. The call may be gone when it returns.
+    void Happen(bool ok);
+
+   private:
+    RawCall* const call_;
+    void (RawCall::*const happened_)(bool ok);
+  };
+
+  // Waits for a call; there is none yet. Owns itself: deleted when the last of its events has happened, which is after
+  // its answer. The queue outlives it.
+  explicit RawCall(RawCallQueue* queue);
 
   const CallContext& caller() const override { return caller_; }
-  OpenCalls* open_calls() const override { return around_->open_calls; }
+  OpenCalls* open_calls() const override { return around_.open_calls; }
   void Answer(const google::protobuf::Message* request, const absl::Status& outcome,
               const google::protobuf::Message* response) override;
   void GiveUp() override;
-  // Instead of Answer, on gRPC's thread.
+  // Instead of Answer, on a thread of the queue.
   void Stream(std::unique_ptr<RawStream> stream);
-
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
 
  private:
   friend class RawStream;
 
-  bool HasCaller() const override;
+  ~RawCall() override;
+  bool HasCaller() const override { return !is_cancelled_.load(); }
+  void OnArrived(bool ok);
+  void OnReadDone(bool ok);
+  void OnWriteDone(bool ok);
+  void OnFinished(bool ok);
+  void OnEnded(bool ok);
+  // The call has come: who calls, and is there room?
+  void Begin();
   absl::Status Receive();
   // The request is scanned, parsed and run; the call may be gone when it returns.
   void ParseAndRun();
@@ -99,19 +119,29 @@ class RawCall final : public Call, public grpc::ServerBidiReactor<grpc::ByteBuff
   absl::StatusOr<const google::protobuf::Message*> Read(google::protobuf::Arena* arena);
   // A refusal that the gate did not make.
   void Refuse(const absl::Status& status);
+  // The call's end, with or without an answer. Once.
+  void Finish(const grpc::Status& status);
+  void FinishWith(const grpc::ByteBuffer& response);
   bool IsOfAgents() const { return route_->kind == CallKind::kAgentCall; }
 
-  const CallSurroundings* const around_;
-  const Route* const route_;
-  grpc::CallbackServerContext* const context_;
+  RawCallQueue* const queue_;
+  const CallSurroundings& around_;
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_{&context_};
+  Event arrived_{this, &RawCall::OnArrived};
+  Event read_done_{this, &RawCall::OnReadDone};
+  Event write_done_{this, &RawCall::OnWriteDone};
+  Event finished_{this, &RawCall::OnFinished};
+  Event ended_{this, &RawCall::OnEnded};  // gRPC has nothing more of it, or the caller has gone
+  std::atomic<int> events_{1};            // that are to come
+  const Route* route_ = nullptr;
   CallContext caller_;
   std::optional<CallLimits::Ticket> ticket_;
   PendingReads::Entry read_;
   MemoryShare received_, parsed_;
   grpc::ByteBuffer request_;
-  grpc::ByteBuffer response_;
-  std::unique_ptr<RawStream> stream_;
-  std::atomic<RawStream*> begun_{nullptr};  // stream_, once it may be told of the call's end
+  std::unique_ptr<RawStream> answers_;
+  std::atomic<RawStream*> begun_{nullptr};  // answers_, once they may be told of the call's end
   std::atomic<bool> is_cancelled_{false};
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <string_view>
+#include <thread>
 
 #include "server/api/public_calls.h"
 #include "server/api/router.h"
@@ -19,7 +20,7 @@
 #include "server/rpc/door.h"
 #include "server/rpc/entrance.h"
 #include "server/rpc/public_streams.h"
-#include "server/rpc/raw_services.h"
+#include "server/rpc/raw_call_queue.h"
 
 namespace tunefarm {
 namespace {
@@ -116,6 +117,13 @@ Peers PeersOf(const RpcServerOptions& options, const std::string& address) {
   return options.is_admin ? Peers::kAdminSocket : Peers::kClientSocket;
 }
 
+// Threads that take calls, and answer those that are answered from memory. What the admin socket is asked is little.
+int CallThreads(Peers peers) {
+  if (peers == Peers::kAdminSocket) return 2;
+  if (const char* e = getenv("TF_T")) return atoi(e);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 16);
+}
+
 }  // namespace
 
 struct RpcServer::Impl {
@@ -127,8 +135,10 @@ struct RpcServer::Impl {
                 .open_calls = services.calls,
                 .limits = options.limits != nullptr ? options.limits : &own_limits,
                 .reads = &reads,
-                .clock = clock}),
-        public_calls(services, "rpc") {
+                .clock = clock,
+                .router = &router}),
+        public_calls(services, "rpc"),
+        calls(around) {
     public_calls.AddTo(&router);
     AddPublicStreams(services, public_calls.read_threads(), &router);
     if (options.agents != nullptr) {
@@ -138,7 +148,6 @@ struct RpcServer::Impl {
     // Of the whole daemon, whatever service is asked for: HealthCheckResponse with SERVING or NOT_SERVING.
     router.AddProbe("grpc.health.v1.Health/Check",
                     [this] { return std::string(is_serving.load() ? "\x08\x01" : "\x08\x02"); });
-    grpc_services = MakeServices(router, &around);
   }
 
   const RpcServices services;
@@ -151,7 +160,7 @@ struct RpcServer::Impl {
   Router router;
   PublicCalls public_calls;
   std::optional<AgentCalls> agent_calls;
-  std::vector<std::unique_ptr<grpc::Service>> grpc_services;
+  RawCallQueue calls;
   std::optional<HandshakeLog> handshakes;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
@@ -189,9 +198,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
         is_unix ? address : fmt::format("{}:{}", address.substr(0, address.rfind(':')), (*acceptor)->port()));
     impl->doors.emplace_back(&builder, credentials, *std::move(acceptor));
   }
-  for (const auto& service : impl->grpc_services) builder.RegisterService(service.get());
+  impl->calls.AddTo(&builder);
   impl->server = builder.BuildAndStart();
-  if (!impl->server) return CannotListen(options.addresses.front());
+  if (!impl->server) {
+    impl->calls.Stop();
+    return CannotListen(options.addresses.front());
+  }
+  impl->calls.Start(CallThreads(PeersOf(options, options.addresses.front())));
   for (Door& door : impl->doors) door.Open();
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
@@ -210,6 +223,7 @@ void RpcServer::Shutdown(Duration grace) {
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(grace.count(), GPR_TIMESPAN));
   impl_->server->Shutdown(deadline);
   impl_->server->Wait();
+  impl_->calls.Stop();
 }
 
 }  // namespace tunefarm

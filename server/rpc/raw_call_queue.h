@@ -1,0 +1,47 @@
+// RawCallQueue: the calls of a server. It asks gRPC for them, whatever their method, and tells each what happens to it.
+//
+// Threads: AddTo, Start and Stop by the thread that starts and ends the server; the others by its own threads.
+#pragma once
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <vector>
+
+#include "server/base/thread.h"
+#include "server/rpc/raw_call.h"
+
+namespace tunefarm {
+
+class RawCallQueue {
+ public:
+  // What is in `around` outlives it.
+  explicit RawCallQueue(const CallSurroundings& around) : around_(around) {}
+  RawCallQueue(const RawCallQueue&) = delete;
+  RawCallQueue& operator=(const RawCallQueue&) = delete;
+
+  // Once, before the server is built. The server ends before this does.
+  void AddTo(grpc::ServerBuilder* builder);
+  // Once the server is built.
+  void Start(int threads);
+  // Once the server has shut down, or where none could be built: no call is left.
+  void Stop();
+
+  const CallSurroundings& around() const { return around_; }
+  // `arrived` happens when there is a call, or, not ok, when there will be none. All live until then.
+  void Await(grpc::GenericServerContext* context, grpc::GenericServerAsyncReaderWriter* stream,
+             RawCall::Event* arrived);
+  // In the place of a call that has come.
+  void AwaitNext();
+
+ private:
+  void Run();
+
+  const CallSurroundings around_;
+  grpc::AsyncGenericService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::vector<Thread> threads_;
+};
+
+}  // namespace tunefarm
