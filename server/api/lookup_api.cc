@@ -8,21 +8,21 @@
 namespace tunefarm {
 
 absl::StatusOr<v1::LookupConfigResponse> LookupApi::LookupConfig(const v1::LookupConfigRequest& request) {
-  absl::StatusOr<v1::LookupConfigResponse> response = tunefarm::LookupConfig(context_, request);
-  if (response.ok()) {
-    Complete(&*response);
-  } else {
+  absl::StatusOr<LookupAnswer> answer = tunefarm::LookupConfig(context_, request);
+  if (!answer.ok()) {
     tally_->AddBadLookup();
+    return answer.status();
   }
-  return response;
+  Complete(answer->response());
+  return answer->Copy();
 }
 
-std::optional<v1::LookupConfigResponse> LookupApi::LookupInMemory(const v1::LookupConfigRequest& request) {
+std::optional<LookupAnswer> LookupApi::LookupInMemory(const v1::LookupConfigRequest& request) {
   if (!context_.kernels->IsCached(request.kernel(), request.program_digest())) return std::nullopt;
-  absl::StatusOr<v1::LookupConfigResponse> response = tunefarm::LookupConfig(context_, request);
-  if (!response.ok()) return std::nullopt;
-  Complete(&*response);
-  return *std::move(response);
+  absl::StatusOr<LookupAnswer> answer = tunefarm::LookupConfig(context_, request);
+  if (!answer.ok()) return std::nullopt;
+  Complete(answer->response());
+  return *std::move(answer);
 }
 
 void LookupApi::Complete(v1::LookupConfigResponse* response) {

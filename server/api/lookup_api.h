@@ -26,7 +26,7 @@ class LookupApi {
   // The errors of the functions of the same name in server/lookup.
   absl::StatusOr<v1::LookupConfigResponse> LookupConfig(const v1::LookupConfigRequest& request);
   // The answer of LookupConfig where it needs no store and is no error; else nothing, and nothing is counted.
-  std::optional<v1::LookupConfigResponse> LookupInMemory(const v1::LookupConfigRequest& request);
+  std::optional<LookupAnswer> LookupInMemory(const v1::LookupConfigRequest& request);
   absl::StatusOr<v1::BatchLookupConfigsResponse> BatchLookupConfigs(const v1::BatchLookupConfigsRequest& request);
   // The errors of Agreements::Agree. Returns when what is agreed on is durable.
   absl::StatusOr<v1::AgreeConfigResponse> AgreeConfig(const Principal& principal,

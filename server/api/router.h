@@ -89,8 +89,8 @@ class Router {
     });
   }
 
-  // One that memory may answer, at once; else `run` does on a thread of the lane. `from_memory`:
-  // std::optional<Response>(const Request&).
+  // One that memory may answer, at once; else `run` does on a thread of the lane. `from_memory`: std::optional of a
+  // response, or of what converts to one, for a const Request&.
   template <typename Request, typename FromMemory, typename Run>
   void AddRead(std::string_view call, Lane lane, FromMemory from_memory, Run run) {
     Put<Request>(call, CallKind::kCall, Lane(), [=](Call* pending, const google::protobuf::Message& message) {
@@ -99,7 +99,10 @@ class Router {
         const OpenCalls::Call open(pending->open_calls());
         return from_memory(request);
       }();
-      if (known.has_value()) return pending->Answer(&request, absl::OkStatus(), &*known);
+      if (known.has_value()) {
+        const google::protobuf::Message& response = *known;
+        return pending->Answer(&request, absl::OkStatus(), &response);
+      }
       pending->Defer(lane, [run, pending, kept = std::make_shared<Request>(request)] {
         const auto answer = [&] {
           const OpenCalls::Call open(pending->open_calls());

@@ -109,7 +109,7 @@ class WorkLimit {
   // Nothing more is done under it.
   void Cancel() { is_cancelled_.store(true); }
 
-  // False: the work is to be given up. Stays false until Begin. About a microsecond.
+  // False: the work is to be given up. Stays false until Begin. Some tens of nanoseconds.
   bool GoOn() const;
   // OK while GoOn is true. Else Cancelled, or ResourceExhausted (WORK_LIMIT) with one sentence; of a part the reason of
   // the whole, where that has ended.
@@ -124,6 +124,7 @@ class WorkLimit {
   const WorkLimit* const whole_ = nullptr;
   std::thread::id owner_;
   Duration owner_began_{};  // its processor time at Begin; threads that it starts begin with none
+  MonotonicTime began_;
   std::atomic<bool> is_cancelled_{false};
   mutable std::atomic<End> end_{End::kNone};
 };

@@ -9,8 +9,8 @@
 namespace tunefarm {
 namespace {
 
-// glibc's default is eight a core.
-constexpr int kArenas = 4;
+// glibc's default is eight a core. Fewer than threads that answer calls, and those wait for one another.
+constexpr int kArenas = 16;
 // glibc's default, which by itself would grow up to 32 MiB with the blocks that are freed.
 constexpr int kMapBytes = 128 << 10;
 

@@ -14,13 +14,13 @@ void LimitHeap();
 // Of one thread.
 class HeapTrimmer {
  public:
-  // To be called every second or so. Trims (malloc_trim(3)) once kTrimBytes more lie unused in pages than ever least,
+  // To be called every few seconds. Trims (malloc_trim(3)) once kTrimBytes more lie unused in pages than ever least,
   // and tries again after kRetryPolls calls where blocks in use kept that many pages. True if it trimmed. Takes the
   // lock of each arena for as long as that is trimmed, about 0.1 ms for each MiB.
   bool Poll();
 
   static constexpr int64_t kTrimBytes = int64_t{8} << 20;
-  static constexpr int kRetryPolls = 30;
+  static constexpr int kRetryPolls = 6;
 
  private:
   // Bytes of anonymous pages that are not in use: stacks and what trimming leaves.

@@ -51,9 +51,13 @@ int Print(std::string_view text) {
   return Fail(tunefarm::ErrnoStatus(errno, "cannot write standard output"), kExitFailed);
 }
 
+// A look takes the lock of each arena in turn, for milliseconds where a busy farm has left many free blocks.
+constexpr int kHeapSeconds = 5;
+
 // What the main thread looks after while it waits.
 struct Housekeeping {
   tunefarm::HeapTrimmer heap;
+  int seconds_without_heap = 0;  // since it was looked at
   std::optional<tunefarm::Watchdog> watchdog;
 };
 
@@ -61,7 +65,10 @@ struct Housekeeping {
 int NextSignal(const sigset_t& signals, Housekeeping* housekeeping) {
   const timespec second = {1, 0};
   if (housekeeping->watchdog) housekeeping->watchdog->Poll();
-  (void)housekeeping->heap.Poll();
+  if (++housekeeping->seconds_without_heap >= kHeapSeconds) {
+    housekeeping->seconds_without_heap = 0;
+    (void)housekeeping->heap.Poll();
+  }
   return sigtimedwait(&signals, nullptr, &second);
 }
 

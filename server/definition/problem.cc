@@ -27,13 +27,15 @@ namespace {
 constexpr int kSeedsMax = 8;
 constexpr int kPinnedMax = 64;
 
-// Sorted, because the first error must not depend on the order of a map.
-template <typename Map>
-std::vector<std::string> SortedNames(const Map& map) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : map) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  return names;
+// The least of the names that are not known, because the first error must not depend on the order of a map; null where
+// all are.
+template <typename Map, typename IsKnown>
+const std::string* FirstUnknown(const Map& map, const IsKnown& is_known) {
+  const std::string* first = nullptr;
+  for (const auto& [name, value] : map) {
+    if (!is_known(name) && (first == nullptr || name < *first)) first = &name;
+  }
+  return first;
 }
 
 std::string EntryPath(std::string_view field, const std::string& name) {
@@ -41,22 +43,21 @@ std::string EntryPath(std::string_view field, const std::string& name) {
 }
 
 absl::Status CheckNames(const v1::Problem& problem, const KernelPlanAccess::Impl& impl) {
-  std::vector<std::string> dims;
-  for (const auto& dim : impl.dims) dims.push_back(dim.name);
-  std::vector<std::string> parameters;
-  for (const auto& parameter : impl.parameters) parameters.push_back(parameter.parameter.name);
-  for (const std::string& name : SortedNames(problem.dims())) {
-    if (impl.DimIndex(name) >= 0) continue;
-    const bool is_parameter = impl.ParameterIndex(name) >= 0;
-    return FieldError(EntryPath("dims", name), kUnknownDim, "kernel '{}' has no dim '{}'{}", impl.kernel.display_name(),
-                      name.substr(0, 64), is_parameter ? "; it is a parameter, to be pinned" : DidYouMean(name, dims));
+  const auto is_dim = [&](const std::string& name) { return impl.DimIndex(name) >= 0; };
+  const auto is_parameter = [&](const std::string& name) { return impl.ParameterIndex(name) >= 0; };
+  if (const std::string* const name = FirstUnknown(problem.dims(), is_dim)) {
+    std::vector<std::string> dims;
+    for (const auto& dim : impl.dims) dims.push_back(dim.name);
+    return FieldError(EntryPath("dims", *name), kUnknownDim, "kernel '{}' has no dim '{}'{}",
+                      impl.kernel.display_name(), name->substr(0, 64),
+                      is_parameter(*name) ? "; it is a parameter, to be pinned" : DidYouMean(*name, dims));
   }
-  for (const std::string& name : SortedNames(problem.pinned())) {
-    if (impl.ParameterIndex(name) >= 0) continue;
-    const bool is_dim = impl.DimIndex(name) >= 0;
-    return FieldError(EntryPath("pinned", name), kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
-                      impl.kernel.display_name(), name.substr(0, 64),
-                      is_dim ? "; it is a dim" : DidYouMean(name, parameters));
+  if (const std::string* const name = FirstUnknown(problem.pinned(), is_parameter)) {
+    std::vector<std::string> parameters;
+    for (const auto& parameter : impl.parameters) parameters.push_back(parameter.parameter.name);
+    return FieldError(EntryPath("pinned", *name), kUnknownParameter, "kernel '{}' has no parameter '{}'{}",
+                      impl.kernel.display_name(), name->substr(0, 64),
+                      is_dim(*name) ? "; it is a dim" : DidYouMean(*name, parameters));
   }
   return absl::OkStatus();
 }
@@ -72,11 +73,10 @@ absl::Status ResolveDims(const v1::Problem& problem, const KernelPlanAccess::Imp
       dims->Set(dim.name, *dim.default_value);
       continue;
     }
-    const std::string path = EntryPath("dims", dim.name);
     auto value = FromWritten(given->second, dim.type);
-    if (!value.ok()) return FieldError(path, kTypeMismatch, "{}", MessageOf(value.status()));
+    if (!value.ok()) return FieldError(EntryPath("dims", dim.name), kTypeMismatch, "{}", MessageOf(value.status()));
     if (const std::string wrong = dim.WhyNot(*value); !wrong.empty()) {
-      return FieldError(path, kValueOutOfRange, "{}", wrong);
+      return FieldError(EntryPath("dims", dim.name), kValueOutOfRange, "{}", wrong);
     }
     dims->Set(dim.name, *std::move(value));
   }

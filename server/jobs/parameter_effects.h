@@ -28,6 +28,10 @@ class ParameterEffects {
   // `varied` are the parameters that may have more than one value.
   explicit ParameterEffects(std::set<std::string> varied) : unvaried_(varied), varied_(std::move(varied)) {}
 
+  // Whether Add of the trial would change anything.
+  bool Needs(const tunefarm::v1::Trial& trial) const {
+    return alike_ >= 0 || (trial.work() != 0 && added_ < kTrialsMax);
+  }
   // An ended trial of the search with its config.
   void Add(const Config& config, const tunefarm::v1::Trial& trial);
 

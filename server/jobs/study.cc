@@ -152,7 +152,9 @@ void Study::Fold(const Unit& unit, std::vector<Proposer::Result>* results) {
   for (const auto& [ordinal, trial] : unit.trials) {
     rule_.Tell(trial);
     const std::string& config = unit.ConfigOf(ordinal);
-    if (const auto values = context_.plan->ConfigFromText(config); values.ok()) effects_.Add(*values, trial);
+    if (effects_.Needs(trial)) {
+      if (const auto values = context_.plan->ConfigFromText(config); values.ok()) effects_.Add(*values, trial);
+    }
     if (config == default_config_ && !HasTime(trial)) default_failed_ = true;
     const double median_ns = HasTime(trial) ? trial.measurement().median_ns() : 0;
     if (HasTime(trial)) leaderboard_.Add({median_ns, ordinal, config, MeasuredAs(trial)});

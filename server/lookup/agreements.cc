@@ -105,7 +105,8 @@ absl::StatusOr<LookupConfigResponse> Agreements::FirstAnswer(const LookupConfigR
                                                              int64_t run_revision) {
   LookupConfigRequest request = question;
   request.set_with_device_class(true);
-  ASSIGN_OR_RETURN(LookupConfigResponse response, LookupConfig(context_, request));
+  ASSIGN_OR_RETURN(const LookupAnswer answer, LookupConfig(context_, request));
+  LookupConfigResponse response = answer.Copy();
   // By the definition that the response names: the request's name may stand for another one by now.
   ASSIGN_OR_RETURN(
       const LookupTarget target,

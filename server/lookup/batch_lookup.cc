@@ -156,13 +156,35 @@ class MissedRows {
   std::string keys_;  // one after another
 };
 
+// IsStale of one best after the other. Most were measured with the same driver, toolkit and headers as the one before,
+// and a look at headers costs more than the rest of a row.
+class StaleBests {
+ public:
+  // The query and the bests outlive it.
+  explicit StaleBests(const CatalogQuery* query) : query_(*query) {}
+
+  bool Has(const tunefarm::v1::BestConfig& best) {
+    if (last_ == nullptr || best.headers() != last_->headers() || best.driver_version() != last_->driver_version() ||
+        best.toolkit_version() != last_->toolkit_version()) {
+      is_last_stale_ = IsStale(query_, best);
+      last_ = &best;
+    }
+    return is_last_stale_;
+  }
+
+ private:
+  const CatalogQuery& query_;
+  const tunefarm::v1::BestConfig* last_ = nullptr;
+  bool is_last_stale_ = false;
+};
+
 // A problem that has a best of its own need not be resolved: it was when it was tuned. False: it has none, or it is
 // stale and that will not do.
 bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, int row, std::string_view key,
-                   Answers* answers, MissedRows* missed) {
+                   StaleBests* stale, Answers* answers, MissedRows* missed) {
   const CatalogEntry* const entry = catalog.Find(query.program_digest(), key, query.class_id);
   if (entry == nullptr) return false;
-  const bool is_stale = IsStale(query, *entry->best);
+  const bool is_stale = stale->Has(*entry->best);
   if (is_stale && query.worst == tunefarm::v1::MATCH_EXACT) return false;
   answers->Add(entry->best, entry->config, is_stale ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT, 0);
   if (is_stale) missed->Add(row, key, tunefarm::v1::MATCH_STALE, 0);
@@ -203,11 +225,12 @@ absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
   };
   ASSIGN_OR_RETURN(const ResolvedProblem first, resolve(0));
   const CatalogQuery exact = target.Query(first, request.worst_match());
+  StaleBests stale(&exact);
   BatchKeys keys(request, first);
   Answers answers(request.configs_only(), rows, &response);
   MissedRows missed;
   for (int row = 0; row < rows; ++row) {
-    if (keys.works() && AnswerExactly(catalog, exact, row, keys.Key(row), &answers, &missed)) continue;
+    if (keys.works() && AnswerExactly(catalog, exact, row, keys.Key(row), &stale, &answers, &missed)) continue;
     ASSIGN_OR_RETURN(const ResolvedProblem problem, resolve(row));
     AnswerResolved(*context.catalog, target.Query(problem, request.worst_match()), row, &answers, &missed);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/base/check.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/records/resource_names.h"
@@ -63,19 +64,31 @@ MissSource LookupTarget::Source(int64_t now_ms) const {
   return {plan->display_name(), program, device.class_id, device.device_class.display_name, now_ms};
 }
 
-absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,
-                                                                const tunefarm::v1::LookupConfigRequest& request) {
+LookupAnswer::~LookupAnswer() {
+  if (best_ != nullptr) response_.unsafe_arena_release_best();
+}
+
+// Serialization reads it, and writes nothing but the sizes that it caches in atomics.
+void LookupAnswer::SetBest(std::shared_ptr<const tunefarm::v1::BestConfig> best) {
+  TUNEFARM_CHECK(best_ == nullptr && best != nullptr);
+  best_ = std::move(best);
+  response_.unsafe_arena_set_allocated_best(const_cast<tunefarm::v1::BestConfig*>(best_.get()));
+}
+
+absl::StatusOr<LookupAnswer> LookupConfig(const LookupContext& context,
+                                          const tunefarm::v1::LookupConfigRequest& request) {
   ASSIGN_OR_RETURN(const LookupTarget target, LookupTarget::Resolve(context, request.kernel(), request.program_digest(),
                                                                     request.device_selector()));
   ASSIGN_OR_RETURN(const ResolvedProblem problem, target.ResolveProblem(request.problem()));
   const CatalogQuery query = target.Query(problem, request.worst_match());
-  const CatalogAnswer answer = context.catalog->Lookup(query);
+  CatalogAnswer answer = context.catalog->Lookup(query);
   if (answer.match != tunefarm::v1::MATCH_EXACT) {
     const MissQuestion question{problem.key, answer.match, answer.distance};
     context.misses->Count(target.Source(context.clock->WallMs()), {&question, 1},
                           [&problem](size_t) { return problem.ToProto(); });
   }
-  tunefarm::v1::LookupConfigResponse response;
+  LookupAnswer result;
+  tunefarm::v1::LookupConfigResponse& response = *result.response();
   response.set_kernel(KernelName(target.plan->kernel_id()));
   response.set_program_digest(target.plan->program_digest());
   const bool is_by_name = request.program_digest().empty() && request.kernel() == target.plan->display_name();
@@ -85,12 +98,12 @@ absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupCont
   response.set_distance(answer.distance);
   response.set_catalog_revision(answer.revision);
   if (answer.best != nullptr) {
-    *response.mutable_best() = *answer.best;
     if (answer.best->promoted_at_ms() > 0) {
       response.set_age_ms(std::max<int64_t>(0, context.clock->WallMs() - answer.best->promoted_at_ms()));
     }
+    result.SetBest(std::move(answer.best));
   }
-  return response;
+  return result;
 }
 
 }  // namespace tunefarm

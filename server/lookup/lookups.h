@@ -42,7 +42,28 @@ struct LookupTarget {
   MissSource Source(int64_t now_ms) const;
 };
 
-absl::StatusOr<tunefarm::v1::LookupConfigResponse> LookupConfig(const LookupContext& context,
-                                                                const tunefarm::v1::LookupConfigRequest& request);
+// An answer whose best is the catalog's own, which is too large to be copied for each question.
+class LookupAnswer {
+ public:
+  LookupAnswer() = default;
+  ~LookupAnswer();
+  LookupAnswer(LookupAnswer&&) = default;
+  LookupAnswer& operator=(LookupAnswer&&) = delete;
+
+  // What is in it is not to be changed but for the scalars. Lives as long as this.
+  tunefarm::v1::LookupConfigResponse* response() { return &response_; }
+  operator const google::protobuf::Message&() const { return response_; }
+  // One that owns all that is in it.
+  tunefarm::v1::LookupConfigResponse Copy() const { return response_; }
+  // Once at most.
+  void SetBest(std::shared_ptr<const tunefarm::v1::BestConfig> best);
+
+ private:
+  std::shared_ptr<const tunefarm::v1::BestConfig> best_;
+  tunefarm::v1::LookupConfigResponse response_;
+};
+
+absl::StatusOr<LookupAnswer> LookupConfig(const LookupContext& context,
+                                          const tunefarm::v1::LookupConfigRequest& request);
 
 }  // namespace tunefarm

@@ -2,6 +2,8 @@
 
 #include <grpc/grpc_security_constants.h>
 
+#include <utility>
+
 #include "server/api/call_record.h"
 #include "server/base/status_macros.h"
 
@@ -31,8 +33,8 @@ absl::StatusOr<CallContext> Entrance::Authorize(const grpc::ServerContextBase& c
     }
   }
   CallContext result;
-  result.peer = caller.peer;
   ASSIGN_OR_RETURN(result.principal, gate_->Admit(caller, call));
+  result.peer = std::move(caller.peer);
   return result;
 }
 

@@ -73,21 +73,23 @@ void RawCall::Event::Happen(bool ok) {
 }
 
 RawCall::RawCall(RawCallQueue* queue) : Call(queue->around().clock), queue_(queue), around_(queue->around()) {
+  queue_->Add();
   context_.AsyncNotifyWhenDone(&ended_);
   queue_->Await(&context_, &stream_, &arrived_);
 }
 
-RawCall::~RawCall() = default;
+RawCall::~RawCall() { queue_->Remove(); }
 
 void RawCall::OnArrived(bool ok) {
-  if (!ok) return;  // the server shuts down
+  if (!ok) return;       // the server shuts down
   events_.fetch_add(2);  // OnEnded, OnFinished
   queue_->AwaitNext();
   Begin();
 }
 
 void RawCall::Begin() {
-  route_ = around_.router->Find(std::string_view(context_.method()).substr(1));
+  const std::string_view path = context_.method();
+  if (path.substr(0, 1) == "/") route_ = around_.router->Find(path.substr(1));
   if (route_ == nullptr) {
     Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
     return;

@@ -1,8 +1,8 @@
 // RawCall: one call as gRPC hands it over, before its request is read: first who calls, whether that may, and whether
 // there is room for one more; then the bytes; then what they would take in memory; and only then the message.
 //
-// Threads: what happens to a call comes on the threads of its RawCallQueue, two events at a time perhaps; Route::run may
-// come on another thread.
+// Threads: what happens to a call comes on the threads of its RawCallQueue, two events at a time perhaps; Route::run
+// may come on another thread.
 #pragma once
 
 #include <google/protobuf/arena.h>

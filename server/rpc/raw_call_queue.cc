@@ -19,6 +19,7 @@ void RawCallQueue::Start(int threads) {
 }
 
 void RawCallQueue::Stop() {
+  if (!threads_.empty()) all_are_gone_.WaitForNotification();
   queue_->Shutdown();
   if (threads_.empty()) Run();  // gRPC wants it drained
   threads_.clear();

@@ -6,6 +6,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -25,7 +26,8 @@ class RawCallQueue {
   void AddTo(grpc::ServerBuilder* builder);
   // Once the server is built.
   void Start(int threads);
-  // Once the server has shut down, or where none could be built: no call is left.
+  // Once the server has shut down, or where none could be built. Returns when no call is left: gRPC's server does not
+  // wait for those whose connections are gone.
   void Stop();
 
   const CallSurroundings& around() const { return around_; }
@@ -34,6 +36,11 @@ class RawCallQueue {
              RawCall::Event* arrived);
   // In the place of a call that has come.
   void AwaitNext();
+  // A call is there, or is waited for; and is no more.
+  void Add() { calls_.fetch_add(1); }
+  void Remove() {
+    if (calls_.fetch_sub(1) == 1) all_are_gone_.Notify();
+  }
 
  private:
   void Run();
@@ -41,6 +48,8 @@ class RawCallQueue {
   const CallSurroundings around_;
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::atomic<int> calls_{0};  // not 0 before the server shuts down, as calls are waited for
+  Notification all_are_gone_;
   std::vector<Thread> threads_;
 };
 

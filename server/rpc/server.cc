@@ -1,14 +1,18 @@
 #include "server/rpc/server.h"
 
+#include <grpc/support/cpu.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/rpc_service_method.h>
 #include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/service_type.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/support/method_handler.h>
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <string_view>
-#include <thread>
 
 #include "server/api/public_calls.h"
 #include "server/api/router.h"
@@ -95,6 +99,19 @@ class Plugins : public grpc::ServerBuilderOption {
   const bool reflects_;
 };
 
+// Makes reflection list a service whose calls gRPC does not know one by one. It lists those that have a method: this
+// one has no name, and no client calls it.
+class ListedService : public grpc::Service {
+ public:
+  explicit ListedService(std::string_view name) : method_(fmt::format("/{}/", name)) {
+    AddMethod(new grpc::internal::RpcServiceMethod(method_.c_str(), grpc::internal::RpcMethod::NORMAL_RPC,
+                                                   new grpc::internal::UnknownMethodHandler("")));
+  }
+
+ private:
+  const std::string method_;  // the library keeps the pointer
+};
+
 void Bound(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(kReceivedBytesMax);
   builder->SetMaxSendMessageSize(kSentBytesMax);
@@ -117,11 +134,11 @@ Peers PeersOf(const RpcServerOptions& options, const std::string& address) {
   return options.is_admin ? Peers::kAdminSocket : Peers::kClientSocket;
 }
 
-// Threads that take calls, and answer those that are answered from memory. What the admin socket is asked is little.
+// Threads that take calls, and answer those that are answered from memory. All queues of a process look after all of
+// its connections, so threads of a queue that is hardly used cost the others changes of threads.
 int CallThreads(Peers peers) {
-  if (peers == Peers::kAdminSocket) return 2;
-  if (const char* e = getenv("TF_T")) return atoi(e);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 16);
+  if (peers == Peers::kAdminSocket) return 1;
+  return std::clamp(static_cast<int>(gpr_cpu_num_cores()) / 2, 4, 16);
 }
 
 }  // namespace
@@ -161,6 +178,7 @@ struct RpcServer::Impl {
   PublicCalls public_calls;
   std::optional<AgentCalls> agent_calls;
   RawCallQueue calls;
+  std::map<std::string, ListedService, std::less<>> listed;  // by name; of the admin socket
   std::optional<HandshakeLog> handshakes;
   std::vector<std::string> addresses;
   std::unique_ptr<grpc::Server> server;
@@ -199,6 +217,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
     impl->doors.emplace_back(&builder, credentials, *std::move(acceptor));
   }
   impl->calls.AddTo(&builder);
+  if (options.is_admin) {
+    for (const auto& [call, route] : impl->router.routes()) {
+      const std::string name = call.substr(0, call.find('/'));
+      const auto [listed, is_new] = impl->listed.try_emplace(name, name);
+      if (is_new) builder.RegisterService(&listed->second);
+    }
+  }
   impl->server = builder.BuildAndStart();
   if (!impl->server) {
     impl->calls.Stop();

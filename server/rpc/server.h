@@ -2,8 +2,8 @@
 // answers it, and translates absl::Status into grpc::Status with an ErrorDetail. What calls and connections take is
 // bounded (api/call_limits.h, server.cc).
 //
-// Threads: Start and Shutdown from one thread. Calls run on gRPC's threads; those that may take seconds run on a few
-// threads of its own, so that look-ups never queue behind them.
+// Threads: Start and Shutdown from one thread. Calls that are answered from memory run on the threads that take calls;
+// those that may take seconds run on others, so that look-ups never queue behind them.
 #pragma once
 
 #include <chrono>

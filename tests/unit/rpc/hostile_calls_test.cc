@@ -56,7 +56,10 @@ TEST_F(HostileCallsTest, WhoMayNotCallIsToldSoWhateverIsSent) {
   const grpc::Status garbage = Send("client.sock", kCreateKernel, kGarbage);
   EXPECT_EQ(garbage.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << garbage.error_message();
   EXPECT_EQ(ReasonIn(garbage), "MESSAGE_INVALID");
-  EXPECT_EQ(Send("client.sock", "/tunefarm.v1.KernelService/None", "").error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  for (const char* const none :
+       {"/tunefarm.v1.KernelService/None", "/", "tunefarm.v1.LookupService/LookupConfig", ""}) {
+    EXPECT_EQ(Send("client.sock", none, "").error_code(), grpc::StatusCode::UNIMPLEMENTED) << none;
+  }
 }
 
 TEST_F(HostileCallsTest, WhatExplodesWhenItIsParsedIsRefused) {
@@ -87,6 +90,21 @@ TEST_F(HostileCallsTest, CompressedRequestsAreRefused) {
   context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
   const auto kernels = v1::KernelService::NewStub(Channel("client.sock"));
   EXPECT_EQ(kernels->CreateKernel(&context, request, &response).error_code(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+// One call after the other never adds up, however fast they come.
+TEST_F(HostileCallsTest, CallsThatWereAnsweredHoldNoPlace) {
+  CallLimitOptions few;
+  few.calls_max = few.calls_per_principal_max = 8;
+  CallLimits limits(few);
+  const auto server = Limited("few.sock", &limits);
+  const auto stub = v1::ServerService::NewStub(Channel("few.sock"));
+  for (int i = 0; i < 3000; ++i) {
+    grpc::ClientContext context;
+    v1::GetServerInfoResponse response;
+    const grpc::Status status = stub->GetServerInfo(&context, {}, &response);
+    ASSERT_TRUE(status.ok()) << i << " " << status.error_message();
+  }
 }
 
 TEST_F(HostileCallsTest, WatchesAreBoundedOverAllListenersAndRoomComesBack) {
