@@ -152,7 +152,8 @@ struct StepScales {
   // By tile of 64 along P: the scales of the accumulators with an even and with an odd index / 2, rows or, with
   // swap_operands, the one of the columns' block twice.
   float p[kTilesP][2];
-  // Along Q: with swap_operands a row's for each column of accumulators that the thread has, else a block's.
+  // Along Q: with swap_operands a row's for each column of accumulators that the thread has, else one for
+  // each kColsPerScale columns.
   static constexpr int kCount = kSwap ? kShareQ / 4 : CeilDiv(kShareQ, kColsPerScale);
   float q[kCount];
 

@@ -283,7 +283,7 @@ class ScaleCopier {
 
  private:
   static constexpr int kRowsPerThread = CeilDiv(kRows, kScaleCopiers);
-  static_assert(kColScales <= 32, "a thread for each block of columns");
+  static_assert(kColScales <= 32, "a thread for each kColsPerScale columns");
 
   const Arguments& arguments_;
   int thread_;

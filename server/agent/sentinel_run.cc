@@ -1,5 +1,6 @@
 #include "server/agent/sentinel_run.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,13 +17,19 @@ using tunefarm::v1::Device;
 
 // The sentinels are known to be right and never crash by themselves: what fails once may be another program's doing.
 constexpr int kAttempts = 3;
+// From the begin of all. Later there is no other attempt: all devices wait for the slowest one.
+constexpr Duration kRepeatedUntil = std::chrono::seconds(10);
 
 // One sentinel after the other, on each device at once.
 class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
  public:
   SentinelRun(Evaluator* evaluator, Clock* clock, std::vector<Device> devices,
               std::function<void(std::vector<Device>)> done)
-      : evaluator_(evaluator), clock_(clock), devices_(std::move(devices)), done_(std::move(done)) {}
+      : evaluator_(evaluator),
+        clock_(clock),
+        begun_(clock->Now()),
+        devices_(std::move(devices)),
+        done_(std::move(done)) {}
 
   void Start() {
     for (size_t i = 0; i < devices_.size(); ++i) {
@@ -81,7 +88,8 @@ class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
         self->Note(index, result.measurement);
         ++measured.next;
         measured.failures = 0;
-      } else if (result.out_of_service || ++measured.failures == kAttempts) {
+      } else if (result.out_of_service || ++measured.failures == kAttempts ||
+                 self->clock_->Now() - self->begun_ > kRepeatedUntil) {
         return self->Leave(index, result.outcome, result.message);
       } else {
         LogInfo("agent", "a sentinel of device {} is run again: {} {}", self->devices_[measured.device].uuid(),
@@ -114,6 +122,7 @@ class SentinelRun : public std::enable_shared_from_this<SentinelRun> {
 
   Evaluator* const evaluator_;
   Clock* const clock_;
+  const MonotonicTime begun_;
   std::vector<Device> devices_;
   const std::function<void(std::vector<Device>)> done_;
   std::vector<Task> tasks_;

@@ -13,21 +13,21 @@ absl::StatusOr<v1::LookupConfigResponse> LookupApi::LookupConfig(const v1::Looku
     tally_->AddBadLookup();
     return answer.status();
   }
-  Complete(answer->response());
-  return answer->Copy();
+  Complete(&*answer);
+  return answer->response();
 }
 
 std::optional<LookupAnswer> LookupApi::LookupInMemory(const v1::LookupConfigRequest& request) {
   if (!context_.kernels->IsCached(request.kernel(), request.program_digest())) return std::nullopt;
   absl::StatusOr<LookupAnswer> answer = tunefarm::LookupConfig(context_, request);
   if (!answer.ok()) return std::nullopt;
-  Complete(answer->response());
+  Complete(&*answer);
   return *std::move(answer);
 }
 
-void LookupApi::Complete(v1::LookupConfigResponse* response) {
-  response->set_catalog_age_ms(node_watch_->AgeMs());
-  const int match = response->match();
+void LookupApi::Complete(LookupAnswer* answer) {
+  answer->set_catalog_age_ms(node_watch_->AgeMs());
+  const int match = answer->response().match();
   tally_->AddLookups({&match, 1});
 }
 

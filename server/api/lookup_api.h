@@ -36,7 +36,7 @@ class LookupApi {
 
  private:
   // Counts the answer.
-  void Complete(v1::LookupConfigResponse* response);
+  void Complete(LookupAnswer* answer);
 
   const LookupContext context_;
   const NodeWatch* const node_watch_;

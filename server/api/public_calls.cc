@@ -42,7 +42,7 @@ void AddCall(Router* router, std::string_view call, Lane lane, Api* api,
       counts);
 }
 
-// On the transport's own threads, of which there are two on a small machine: for what is answered from memory.
+// On the transport's own threads, which are few: for what is answered from memory.
 constexpr Lane kFast;
 
 }  // namespace

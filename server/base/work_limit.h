@@ -109,7 +109,8 @@ class WorkLimit {
   // Nothing more is done under it.
   void Cancel() { is_cancelled_.store(true); }
 
-  // False: the work is to be given up. Stays false until Begin. Some tens of nanoseconds.
+  // False: the work is to be given up. Stays false until Begin. Some tens of nanoseconds,
+  // and half a microsecond once as much time has passed as the work may spend.
   bool GoOn() const;
   // OK while GoOn is true. Else Cancelled, or ResourceExhausted (WORK_LIMIT) with one sentence; of a part the reason of
   // the whole, where that has ended.

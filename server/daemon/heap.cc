@@ -9,7 +9,7 @@
 namespace tunefarm {
 namespace {
 
-// glibc's default is eight a core. Fewer than threads that answer calls, and those wait for one another.
+// glibc's default is eight a core. With much fewer, threads that answer calls wait for one another.
 constexpr int kArenas = 16;
 // glibc's default, which by itself would grow up to 32 MiB with the blocks that are freed.
 constexpr int kMapBytes = 128 << 10;

@@ -28,7 +28,7 @@ class ParameterEffects {
   // `varied` are the parameters that may have more than one value.
   explicit ParameterEffects(std::set<std::string> varied) : unvaried_(varied), varied_(std::move(varied)) {}
 
-  // Whether Add of the trial would change anything.
+  // False: Add of the trial would change nothing.
   bool Needs(const tunefarm::v1::Trial& trial) const {
     return alike_ >= 0 || (trial.work() != 0 && added_ < kTrialsMax);
   }

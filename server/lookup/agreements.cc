@@ -106,7 +106,7 @@ absl::StatusOr<LookupConfigResponse> Agreements::FirstAnswer(const LookupConfigR
   LookupConfigRequest request = question;
   request.set_with_device_class(true);
   ASSIGN_OR_RETURN(const LookupAnswer answer, LookupConfig(context_, request));
-  LookupConfigResponse response = answer.Copy();
+  LookupConfigResponse response = answer.response();
   // By the definition that the response names: the request's name may stand for another one by now.
   ASSIGN_OR_RETURN(
       const LookupTarget target,

@@ -64,15 +64,32 @@ MissSource LookupTarget::Source(int64_t now_ms) const {
   return {plan->display_name(), program, device.class_id, device.device_class.display_name, now_ms};
 }
 
-LookupAnswer::~LookupAnswer() {
-  if (best_ != nullptr) response_.unsafe_arena_release_best();
+LookupAnswer::LookupAnswer(tunefarm::v1::LookupConfigResponse response,
+                           std::shared_ptr<const tunefarm::v1::BestConfig> best)
+    : best_(std::move(best)), response_(std::move(response)) {
+  TUNEFARM_CHECK(!response_.has_best());
+  Lend();
 }
 
-// Serialization reads it, and writes nothing but the sizes that it caches in atomics.
-void LookupAnswer::SetBest(std::shared_ptr<const tunefarm::v1::BestConfig> best) {
-  TUNEFARM_CHECK(best_ == nullptr && best != nullptr);
-  best_ = std::move(best);
-  response_.unsafe_arena_set_allocated_best(const_cast<tunefarm::v1::BestConfig*>(best_.get()));
+LookupAnswer::LookupAnswer(LookupAnswer&& other) noexcept {
+  other.TakeBack();
+  best_ = std::move(other.best_);
+  response_ = std::move(other.response_);
+  Lend();
+}
+
+LookupAnswer::~LookupAnswer() { TakeBack(); }
+
+// The response is only read. Serialization writes nothing but the sizes that it caches in atomics.
+void LookupAnswer::Lend() {
+  if (best_ != nullptr) {
+    response_.unsafe_arena_set_allocated_best(const_cast<tunefarm::v1::BestConfig*>(best_.get()));
+  }
+}
+
+// A response would delete its best.
+void LookupAnswer::TakeBack() {
+  if (best_ != nullptr) response_.unsafe_arena_release_best();
 }
 
 absl::StatusOr<LookupAnswer> LookupConfig(const LookupContext& context,
@@ -87,8 +104,7 @@ absl::StatusOr<LookupAnswer> LookupConfig(const LookupContext& context,
     context.misses->Count(target.Source(context.clock->WallMs()), {&question, 1},
                           [&problem](size_t) { return problem.ToProto(); });
   }
-  LookupAnswer result;
-  tunefarm::v1::LookupConfigResponse& response = *result.response();
+  tunefarm::v1::LookupConfigResponse response;
   response.set_kernel(KernelName(target.plan->kernel_id()));
   response.set_program_digest(target.plan->program_digest());
   const bool is_by_name = request.program_digest().empty() && request.kernel() == target.plan->display_name();
@@ -97,13 +113,10 @@ absl::StatusOr<LookupAnswer> LookupConfig(const LookupContext& context,
   response.set_match(answer.match);
   response.set_distance(answer.distance);
   response.set_catalog_revision(answer.revision);
-  if (answer.best != nullptr) {
-    if (answer.best->promoted_at_ms() > 0) {
-      response.set_age_ms(std::max<int64_t>(0, context.clock->WallMs() - answer.best->promoted_at_ms()));
-    }
-    result.SetBest(std::move(answer.best));
+  if (answer.best != nullptr && answer.best->promoted_at_ms() > 0) {
+    response.set_age_ms(std::max<int64_t>(0, context.clock->WallMs() - answer.best->promoted_at_ms()));
   }
-  return result;
+  return LookupAnswer(std::move(response), std::move(answer.best));
 }
 
 }  // namespace tunefarm

@@ -1,6 +1,7 @@
 // Questions to the catalog as the public API asks them: names and messages in, answers out. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -45,20 +46,21 @@ struct LookupTarget {
 // An answer whose best is the catalog's own, which is too large to be copied for each question.
 class LookupAnswer {
  public:
-  LookupAnswer() = default;
+  // `response` has no best of its own. `best` may be null.
+  LookupAnswer(tunefarm::v1::LookupConfigResponse response, std::shared_ptr<const tunefarm::v1::BestConfig> best);
   ~LookupAnswer();
-  LookupAnswer(LookupAnswer&&) = default;
+  LookupAnswer(LookupAnswer&& other) noexcept;
   LookupAnswer& operator=(LookupAnswer&&) = delete;
 
-  // What is in it is not to be changed but for the scalars. Lives as long as this.
-  tunefarm::v1::LookupConfigResponse* response() { return &response_; }
+  // With the best. Lives as long as this.
+  const tunefarm::v1::LookupConfigResponse& response() const { return response_; }
   operator const google::protobuf::Message&() const { return response_; }
-  // One that owns all that is in it.
-  tunefarm::v1::LookupConfigResponse Copy() const { return response_; }
-  // Once at most.
-  void SetBest(std::shared_ptr<const tunefarm::v1::BestConfig> best);
+  void set_catalog_age_ms(int64_t age_ms) { response_.set_catalog_age_ms(age_ms); }
 
  private:
+  void Lend();
+  void TakeBack();
+
   std::shared_ptr<const tunefarm::v1::BestConfig> best_;
   tunefarm::v1::LookupConfigResponse response_;
 };

@@ -69,7 +69,10 @@ MemoryShare RawStream::HoldForStream(size_t bytes) const { return call_->ticket_
 void RawCall::Event::Happen(bool ok) {
   RawCall* const call = call_;
   (call->*happened_)(ok);
-  if (call->events_.fetch_sub(1) == 1) delete call;
+  if (call->events_.fetch_sub(1) != 1) return;
+  RawCallQueue* const queue = call->queue_;
+  delete call;
+  queue->Remove();  // it may be gone now
 }
 
 RawCall::RawCall(RawCallQueue* queue) : Call(queue->around().clock), queue_(queue), around_(queue->around()) {
@@ -78,11 +81,13 @@ RawCall::RawCall(RawCallQueue* queue) : Call(queue->around().clock), queue_(queu
   queue_->Await(&context_, &stream_, &arrived_);
 }
 
-RawCall::~RawCall() { queue_->Remove(); }
+RawCall::~RawCall() = default;
 
 void RawCall::OnArrived(bool ok) {
-  if (!ok) return;       // the server shuts down
-  events_.fetch_add(2);  // OnEnded, OnFinished
+  if (!ok) {
+    events_.fetch_sub(2);  // The server shuts down: there is no call, which neither ends nor is finished.
+    return;
+  }
   queue_->AwaitNext();
   Begin();
 }

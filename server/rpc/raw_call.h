@@ -1,8 +1,8 @@
 // RawCall: one call as gRPC hands it over, before its request is read: first who calls, whether that may, and whether
 // there is room for one more; then the bytes; then what they would take in memory; and only then the message.
 //
-// Threads: what happens to a call comes on the threads of its RawCallQueue, two events at a time perhaps; Route::run
-// may come on another thread.
+// Threads: what happens to a call comes on the threads of its RawCallQueue, several events at a time perhaps;
+// Route::run may come on another thread.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -56,7 +56,7 @@ class RawStream {
 
   virtual void Begin() = 0;
   virtual void OnWriteDone(bool ok) = 0;
-  virtual void OnCancel() = 0;  // may come twice, and before Begin has returned
+  virtual void OnCancel() = 0;  // may come twice, before Begin has returned and after Finish
 
  protected:
   // At most one write at a time; `response` lives until OnWriteDone. Finish is the last call.
@@ -81,6 +81,8 @@ class RawCall final : public Call {
     Event(RawCall* call, void (RawCall::*happened)(bool ok)) : call_(call), happened_(happened) {}
     // Once for each operation, when it has ended. The call may be gone when it returns.
     void Happen(bool ok);
+    // Whether it is the call's first: nothing that takes long comes of it.
+    bool IsArrival() const { return this == &call_->arrived_; }
 
    private:
     RawCall* const call_;
@@ -119,7 +121,7 @@ class RawCall final : public Call {
   absl::StatusOr<const google::protobuf::Message*> Read(google::protobuf::Arena* arena);
   // A refusal that the gate did not make.
   void Refuse(const absl::Status& status);
-  // The call's end, with or without an answer. Once.
+  // The call's end without an answer, and with one. One of them, once.
   void Finish(const grpc::Status& status);
   void FinishWith(const grpc::ByteBuffer& response);
   bool IsOfAgents() const { return route_->kind == CallKind::kAgentCall; }
@@ -133,7 +135,8 @@ class RawCall final : public Call {
   Event write_done_{this, &RawCall::OnWriteDone};
   Event finished_{this, &RawCall::OnFinished};
   Event ended_{this, &RawCall::OnEnded};  // gRPC has nothing more of it, or the caller has gone
-  std::atomic<int> events_{1};            // that are to come
+  // That are to come. Three from the begin: gRPC may tell of the end before it tells of the arrival.
+  std::atomic<int> events_{3};
   const Route* route_ = nullptr;
   CallContext caller_;
   std::optional<CallLimits::Ticket> ticket_;

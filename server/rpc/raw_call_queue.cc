@@ -13,9 +13,11 @@ void RawCallQueue::AddTo(grpc::ServerBuilder* builder) {
   queue_ = builder->AddCompletionQueue();
 }
 
-void RawCallQueue::Start(int threads) {
+void RawCallQueue::Start(int threads, TaskRunner* runner) {
   for (int i = 0; i < kAwaitedCalls; ++i) AwaitNext();
-  for (int i = 0; i < threads; ++i) threads_.emplace_back("rpc-call", [this] { Run(); });
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back("rpc-call", [this, runner] { runner == nullptr ? Run() : Hand(runner); });
+  }
 }
 
 void RawCallQueue::Stop() {
@@ -32,18 +34,29 @@ void RawCallQueue::Await(grpc::GenericServerContext* context, grpc::GenericServe
 
 void RawCallQueue::AwaitNext() { new RawCall(this); }
 
-// What an event makes happen at once, such as the arrival of a request that is there already, is the next event of the
-// same thread: no other one is woken for it.
 void RawCallQueue::Run() {
   RawCall::Event* event = nullptr;
-  bool ok = false;
-  const auto happen = [&] {
-    if (event != nullptr) event->Happen(ok);
-  };
   void* next = nullptr;
-  while (queue_->DoThenAsyncNext(happen, &next, &ok, gpr_inf_future(GPR_CLOCK_REALTIME)) ==
-         grpc::CompletionQueue::GOT_EVENT) {
+  bool ok = false;
+  bool is_open = queue_->Next(&next, &ok);
+  while (is_open) {
     event = static_cast<RawCall::Event*>(next);
+    if (event->IsArrival()) {
+      // The request of a small call is there already: that is the next event of this thread, and wakes no other one.
+      is_open = queue_->DoThenAsyncNext([&] { event->Happen(ok); }, &next, &ok, gpr_inf_future(GPR_CLOCK_REALTIME)) ==
+                grpc::CompletionQueue::GOT_EVENT;
+    } else {
+      event->Happen(ok);
+      is_open = queue_->Next(&next, &ok);
+    }
+  }
+}
+
+void RawCallQueue::Hand(TaskRunner* runner) {
+  void* event = nullptr;
+  bool ok = false;
+  while (queue_->Next(&event, &ok)) {
+    runner->Post([event = static_cast<RawCall::Event*>(event), ok] { event->Happen(ok); });
   }
 }
 

@@ -1,6 +1,6 @@
 // RawCallQueue: the calls of a server. It asks gRPC for them, whatever their method, and tells each what happens to it.
 //
-// Threads: AddTo, Start and Stop by the thread that starts and ends the server; the others by its own threads.
+// Threads: AddTo, Start and Stop by the thread that starts and ends the server; the others are for RawCall.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "server/base/executor.h"
 #include "server/base/thread.h"
 #include "server/rpc/raw_call.h"
 
@@ -24,8 +25,9 @@ class RawCallQueue {
 
   // Once, before the server is built. The server ends before this does.
   void AddTo(grpc::ServerBuilder* builder);
-  // Once the server is built.
-  void Start(int threads);
+  // Once the server is built. So many threads take what happens. It runs on them, or where `runner` is given there,
+  // which outlives the queue.
+  void Start(int threads, TaskRunner* runner = nullptr);
   // Once the server has shut down, or where none could be built. Returns when no call is left: gRPC's server does not
   // wait for those whose connections are gone.
   void Stop();
@@ -44,11 +46,12 @@ class RawCallQueue {
 
  private:
   void Run();
+  void Hand(TaskRunner* runner);
 
   const CallSurroundings around_;
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  std::atomic<int> calls_{0};  // not 0 before the server shuts down, as calls are waited for
+  std::atomic<int> calls_{0};  // from Start not 0 before the server shuts down, as calls are waited for
   Notification all_are_gone_;
   std::vector<Thread> threads_;
 };

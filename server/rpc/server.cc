@@ -19,6 +19,7 @@
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
+#include "server/base/thread_pool.h"
 #include "server/rpc/acceptor.h"
 #include "server/rpc/agent_calls.h"
 #include "server/rpc/door.h"
@@ -41,6 +42,7 @@ constexpr size_t kClientSocketBytesMax = size_t{128} << 20;
 constexpr size_t kAdminSocketBytesMax = size_t{64} << 20;
 // Of one connection; a client's further calls wait in the client.
 constexpr int kStreamsPerConnectionMax = 256;
+constexpr int kAdminThreads = 2;
 // A connection that has not begun to speak HTTP/2 by then is closed.
 constexpr int kHandshakeMsMax = 10'000;
 // A TCP connection without a call is closed after so long: a client opens another one with its next call, and one that
@@ -100,7 +102,7 @@ class Plugins : public grpc::ServerBuilderOption {
 };
 
 // Makes reflection list a service whose calls gRPC does not know one by one. It lists those that have a method: this
-// one has no name, and no client calls it.
+// one has an empty name, and is UNIMPLEMENTED.
 class ListedService : public grpc::Service {
  public:
   explicit ListedService(std::string_view name) : method_(fmt::format("/{}/", name)) {
@@ -134,12 +136,8 @@ Peers PeersOf(const RpcServerOptions& options, const std::string& address) {
   return options.is_admin ? Peers::kAdminSocket : Peers::kClientSocket;
 }
 
-// Threads that take calls, and answer those that are answered from memory. All queues of a process look after all of
-// its connections, so threads of a queue that is hardly used cost the others changes of threads.
-int CallThreads(Peers peers) {
-  if (peers == Peers::kAdminSocket) return 1;
-  return std::clamp(static_cast<int>(gpr_cpu_num_cores()) / 2, 4, 16);
-}
+// Threads that take calls, and answer those that are answered from memory.
+int CallThreads() { return std::clamp(static_cast<int>(gpr_cpu_num_cores()) / 2, 4, 16); }
 
 }  // namespace
 
@@ -177,6 +175,7 @@ struct RpcServer::Impl {
   Router router;
   PublicCalls public_calls;
   std::optional<AgentCalls> agent_calls;
+  std::optional<ThreadPool> admin_threads;
   RawCallQueue calls;
   std::map<std::string, ListedService, std::less<>> listed;  // by name; of the admin socket
   std::optional<HandshakeLog> handshakes;
@@ -229,7 +228,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServices& s
     impl->calls.Stop();
     return CannotListen(options.addresses.front());
   }
-  impl->calls.Start(CallThreads(PeersOf(options, options.addresses.front())));
+  // Waiting threads of all queues of a process look after all of its connections, and then wake a thread of the other
+  // queue. So the admin socket, which is asked little, has one that waits, and others that answer.
+  if (options.is_admin) {
+    impl->admin_threads.emplace("rpc-admin", kAdminThreads);
+    impl->calls.Start(1, &*impl->admin_threads);
+  } else {
+    impl->calls.Start(CallThreads());
+  }
   for (Door& door : impl->doors) door.Open();
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
