@@ -81,8 +81,6 @@ class RawCall final : public Call {
     Event(RawCall* call, void (RawCall::*happened)(bool ok)) : call_(call), happened_(happened) {}
     // Once for each operation, when it has ended. The call may be gone when it returns.
     void Happen(bool ok);
-    // Whether it is the call's first: nothing that takes long comes of it.
-    bool IsArrival() const { return this == &call_->arrived_; }
 
    private:
     RawCall* const call_;

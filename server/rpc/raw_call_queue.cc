@@ -34,21 +34,16 @@ void RawCallQueue::Await(grpc::GenericServerContext* context, grpc::GenericServe
 
 void RawCallQueue::AwaitNext() { new RawCall(this); }
 
+// The first thing that an event makes happen at once, such as the arrival of a request that is there already, is the
+// next event of the same thread, and wakes no other one.
 void RawCallQueue::Run() {
-  RawCall::Event* event = nullptr;
-  void* next = nullptr;
+  void* event = nullptr;
   bool ok = false;
-  bool is_open = queue_->Next(&next, &ok);
+  bool is_open = queue_->Next(&event, &ok);
   while (is_open) {
-    event = static_cast<RawCall::Event*>(next);
-    if (event->IsArrival()) {
-      // The request of a small call is there already: that is the next event of this thread, and wakes no other one.
-      is_open = queue_->DoThenAsyncNext([&] { event->Happen(ok); }, &next, &ok, gpr_inf_future(GPR_CLOCK_REALTIME)) ==
-                grpc::CompletionQueue::GOT_EVENT;
-    } else {
-      event->Happen(ok);
-      is_open = queue_->Next(&next, &ok);
-    }
+    const auto happen = [call_event = static_cast<RawCall::Event*>(event), ok] { call_event->Happen(ok); };
+    is_open = queue_->DoThenAsyncNext(happen, &event, &ok, gpr_inf_future(GPR_CLOCK_REALTIME)) ==
+              grpc::CompletionQueue::GOT_EVENT;
   }
 }
 
