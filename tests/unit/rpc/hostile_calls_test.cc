@@ -92,6 +92,37 @@ TEST_F(HostileCallsTest, CompressedRequestsAreRefused) {
   EXPECT_EQ(kernels->CreateKernel(&context, request, &response).error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
+// Their ends come while they arrive.
+TEST_F(HostileCallsTest, CallsThatAreCancelledAtOnceEndOnce) {
+  struct Call {
+    grpc::ClientContext context;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+  };
+  constexpr char kLookup[] = "/tunefarm.v1.LookupService/LookupConfig";
+  grpc::GenericStub stub(Channel("client.sock"));
+  grpc::CompletionQueue queue;
+  const grpc::Slice nothing("");
+  const grpc::ByteBuffer request(&nothing, 1);
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 4000; ++i) {
+    calls.push_back(std::make_unique<Call>());
+    Call& call = *calls.back();
+    call.reader = stub.PrepareUnaryCall(&call.context, kLookup, request, &queue);
+    call.reader->StartCall();
+    call.reader->Finish(&call.response, &call.status, nullptr);
+    if (i % 2 == 1) calls[static_cast<size_t>(i) - 1]->context.TryCancel();
+    call.context.TryCancel();
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+  }
+  EXPECT_EQ(ReasonIn(Send("client.sock", kLookup, "")), "KERNEL_NOT_FOUND");
+}
+
 // One call after the other never adds up, however fast they come.
 TEST_F(HostileCallsTest, CallsThatWereAnsweredHoldNoPlace) {
   CallLimitOptions few;
