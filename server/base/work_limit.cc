@@ -99,7 +99,7 @@ bool WorkLimit::GoOn() const {
   }
   const Duration time = std::min(bounds_.grant.processor_time, bounds_.grant.give_up_after);
   if (time == Duration::max()) return true;
-  // No thread has spent more than has passed, and the time of day costs a tenth of a thread's.
+  // No thread has spent more than has passed; to read that costs a tenth of reading a thread's time.
   if (Clock::Real()->Now() - began_ <= time) return true;
   const Duration began = std::this_thread::get_id() == owner_ ? owner_began_ : Duration::zero();
   if (ProcessorTime() - began <= time) return true;
