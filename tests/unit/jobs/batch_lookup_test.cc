@@ -79,6 +79,18 @@ TEST_F(BatchLookup, AnswersAsSingleLookUpsDo) {
   }
 }
 
+TEST_F(BatchLookup, StaleRowsAndOthersTakeTurns) {
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024})));
+  tunefarm::v1::Device newer = HostDevice();
+  newer.set_toolkit_version("13.1.0");
+  ASSERT_TRUE(farm_.service().SetDevices({newer}).ok());
+  ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({4096})));
+  const auto answers = farm_.service().lookup_api().BatchLookupConfigs(Of({1024, 4096, 4096, 1024, 1024, 4096}));
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  constexpr auto kStale = tunefarm::v1::MATCH_STALE, kExact = tunefarm::v1::MATCH_EXACT;
+  EXPECT_THAT(answers->matches(), testing::ElementsAre(kStale, kExact, kExact, kStale, kStale, kExact));
+}
+
 TEST_F(BatchLookup, AnInvalidRowIsNamedEvenAfterOnesThatNeedNoLook) {
   ASSERT_TRUE(farm_.Finish(farm_.SubmitJob({1024})));
   const auto answers = farm_.service().lookup_api().BatchLookupConfigs(Of({1024, 1024, -5}));
