@@ -102,6 +102,10 @@ constexpr bool kQuantize = false;
 #endif
 
 constexpr int kScaleBlock = 128;
+// Rows of tokens on the N side of wgmma: each thread needs the scales of a quarter of the rows, which the loading
+// warpgroup copies into the stages. Otherwise it needs those of two rows for each 64, and reads them from memory a step
+// ahead.
+constexpr bool kCopyScales = kScaled && swap_operands;
 // Threads that copy them: all that copy rows, or the warp that asks for boxes.
 constexpr int kScaleCopiers = kCopies ? 128 : 32;
 
@@ -183,11 +187,11 @@ constexpr int AlignmentInScaleBlock(int extent) {
 constexpr int kColsPerScale = kGateUp ? kHalf : AlignmentInScaleBlock(kCols);
 constexpr int kColScales = CeilDiv(kCols, kColsPerScale);
 // Of a stage: a float for each row, then those of the columns, filled up to 16 bytes.
-constexpr int kScaleBytes = kScaled ? 4 * kRows + CeilDiv(kColScales, 4) * 16 : 0;
+constexpr int kScaleBytes = kCopyScales ? 4 * kRows + CeilDiv(kColScales, 4) * 16 : 0;
 
 static_assert(!kScaled || !kGateUp || kScaleBlock % kHalf == 0, "what shares a scale lies in one block");
-static_assert(!kScaled || (kSwap ? kColsPerScale % kWgmmaM == 0
-                                 : kShareQ % kColsPerScale == 0 || kColsPerScale % kShareQ == 0),
+static_assert(!kScaled ||
+                  (kSwap ? kColsPerScale % kWgmmaM == 0 : kShareQ % kColsPerScale == 0 || kColsPerScale % kShareQ == 0),
               "a warpgroup's columns begin with a scale's, or lie within them");
 
 constexpr int kSums = kShareQ / 2;  // Accumulators of one wgmma in each thread.
@@ -197,6 +201,10 @@ constexpr int kPartQ = !kSwap && kShareQ > 192 ? kShareQ / 2 : kShareQ;
 constexpr int kParts = kTilesP * (kShareQ / kPartQ);
 constexpr int kPartsAhead = kParts > 1 && kTilesP* kSums + kPartQ <= 160 ? 1 : 0;  // on their way beside the last one
 constexpr int kAccumulators = kTilesP * kSums + (kScaled ? (kPartsAhead + 1) * (kPartQ / 2) : 0);
+
+// Steps of the loop with scales that are compiled one after another, so that one's sums are added while the barrier and
+// the addresses of the next are looked at. Few rows wait for memory instead.
+constexpr int kScaledUnroll = kSwap ? 1 : 4;
 
 // Where rows of tokens are on the N side of wgmma, a group's tiles are equally high, as high as its rows ask for: two
 // of 136 rows for 266 instead of 144 and 122. Products are made in the least of these heights that is enough.
@@ -209,20 +217,20 @@ constexpr int kFitLeast = kShareQ > 4 * kFitStep ? kShareQ - 3 * kFitStep : kFit
 // rows. With one consumer there is nothing to gain.
 constexpr bool kMoveRegisters = kConsumers > 1;
 constexpr bool kManyRows = (kCopyRows ? RowTile::kBytes : 0) + (kCopyCols ? ColTile::kBytes : 0) > 16384;
-// Quantised results are stored with few addresses, so that 224 registers are enough beside 192 sums, and the warp that
-// copies scales and asks for boxes gets 56.
-constexpr bool kManySums = !kQuantize && kAccumulators > 160;
-constexpr bool kFewAddresses = !kCopies && !kQuantize;
-constexpr int kProducerRegisters = kConsumers == 3 ? (kFewAddresses ? 32 : 56)
-                                   : kManySums     ? 24
-                                   : kManyRows     ? 104
-                                   : kFewAddresses ? 40
-                                                   : 56;
-constexpr int kConsumerRegisters = kConsumers == 3 ? (kFewAddresses ? 160 : 152)
-                                   : kManySums     ? 240
-                                   : kManyRows     ? 200
-                                   : kFewAddresses ? 232
-                                                   : 224;
+// The warp that copies scales and asks for boxes needs more in a cluster, and where Y is in fp8. With scales 232 or 224
+// are enough for the 192 accumulators there are at most.
+constexpr bool kManySums = kAccumulators > 160;
+constexpr bool kFewAddresses = !kCopies && !kQuantize && !(kCopyScales && kClusterSize > 1);
+constexpr int kProducerRegisters = kConsumers == 3         ? (kFewAddresses ? 32 : 56)
+                                   : kManySums && !kScaled ? 24
+                                   : kManyRows             ? 104
+                                   : kFewAddresses         ? 40
+                                                           : 56;
+constexpr int kConsumerRegisters = kConsumers == 3         ? (kFewAddresses ? 160 : 152)
+                                   : kManySums && !kScaled ? 240
+                                   : kManyRows             ? 200
+                                   : kFewAddresses         ? 232
+                                                           : 224;
 
 static_assert(kExtentP % kWgmmaM == 0, "the M side of wgmma is a multiple of 64");
 static_assert(kSplitP || kExtentQ % kSharers == 0, "the consumers share a tile evenly");
@@ -306,7 +314,7 @@ static_assert(!kStoreBoxes || (kSlabBytes % 1024 == 0 || kStoreSwizzleBytes < 12
 static_assert(SharedBytes(1) <= 232448, "227 KiB for a block");
 
 // --- Arrivals that a phase takes ---
-constexpr int kFullArrivals = 1 + (kCopies || kScaled ? kScaleCopiers : 0);
+constexpr int kFullArrivals = 1 + (kCopies || kCopyScales ? kScaleCopiers : 0);
 constexpr int kEmptyArrivals = 4 * kSharers * kClusterSize;
 constexpr int kTurnArrivals = 4;
 

@@ -164,41 +164,104 @@ struct StepScales {
   }
 };
 
-// `scales` is the address of the stage's scales; kN as in MultiplyPlainTiles.
+// Reads the scales of each step of a tile from its stage, with swap_operands; kN as in MultiplyPlainTiles.
 template <int kN>
-HOPPER_FN void ReadScales(u32 scales, int group, int thread, StepScales& result) {
-  const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
-  const int share_q = kSplitP ? 0 : group * kShareQ;
-  const u32 cols = scales + 4 * kRows;
+class StagedScales {
+ public:
+  HOPPER_FN StagedScales(const Arguments&, const Work&, int group, int thread)
+      : share_p_(kPingPong || !kSplitP ? 0 : group * kShareP),
+        rows_(4 * ((kSplitP ? 0 : group * kShareQ) + AccumulatorColumn(thread, 0))) {}
+
+  // When the stage with these scales is full.
+  HOPPER_FN StepScales Of(u32 scales) const {
+    StepScales result;
 #pragma unroll
-  for (int tile = 0; tile < kTilesP; ++tile) {
-    const int first = share_p + tile * kWgmmaM;
-    if constexpr (kSwap) {
-      result.p[tile][0] = result.p[tile][1] = LoadSharedFloat(cols + first / kColsPerScale * 4);
-    } else {
-      result.p[tile][0] = LoadSharedFloat(scales + 4 * (first + AccumulatorRow(thread, 0)));
-      result.p[tile][1] = LoadSharedFloat(scales + 4 * (first + AccumulatorRow(thread, 2)));
+    for (int tile = 0; tile < kTilesP; ++tile) {
+      const int index = (share_p_ + tile * kWgmmaM) / kColsPerScale;
+      result.p[tile][0] = result.p[tile][1] = LoadSharedFloat(scales + 4 * (kRows + index));
     }
-  }
-  if constexpr (kSwap) {
 #pragma unroll
     for (int i = 0; i < kN / 8; ++i) {
-      LoadSharedFloats(scales + 4 * (share_q + AccumulatorColumn(thread, 4 * i)), result.q[2 * i], result.q[2 * i + 1]);
+      LoadSharedFloats(scales + rows_ + 4 * AccumulatorColumn(0, 4 * i), result.q[2 * i], result.q[2 * i + 1]);
     }
-  } else {
-#pragma unroll
-    for (int i = 0; i < StepScales::kCount; ++i)
-      result.q[i] = LoadSharedFloat(cols + (share_q / kColsPerScale + i) * 4);
+    return result;
   }
-}
+  HOPPER_FN void Read() {}
+
+ private:
+  int share_p_;
+  int rows_;
+};
+
+// Reads them from memory, a step ahead. Rows and columns outside of the output, whose sums are not stored, have the
+// scales of others.
+template <int kTiles>
+class ScalesAhead {
+ public:
+  HOPPER_FN ScalesAhead(const Arguments& arguments, const Work& work, int group, int thread)
+      : scales_(arguments.scales), steps_(work.steps) {
+    const int share_p = kPingPong || !kSplitP ? 0 : group * kShareP;
+    const int share_q = kSplitP ? 0 : group * kShareQ;
+    const int last = work.row_end - 1;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = work.row + share_p + tile * kWgmmaM + AccumulatorRow(thread, 2 * half);
+        const int place = ReadPlace<kGatherX>(arguments, work, row < last ? row : last);
+        rows_[tile][half] = Divide<kGatherX>(arguments, place) * scales_.row_stride;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < StepScales::kCount; ++i) {
+      const int first = ColScales(arguments, work, share_q / kColsPerScale + i);
+      cols_[i] = first >= 0 ? first : 0;
+    }
+    Read();
+  }
+
+  // Of the step that was read last.
+  HOPPER_FN StepScales Of(u32) const { return next_; }
+  // Those of the next step, if there is one.
+  HOPPER_FN void Read() {
+    const int step = step_++;
+    if (step >= steps_) return;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        next_.p[tile][half] = LoadGlobalFloat(scales_.rows + rows_[tile][half] + step * scales_.block_stride);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < StepScales::kCount; ++i) next_.q[i] = LoadGlobalFloat(scales_.cols + cols_[i] + step);
+  }
+
+ private:
+  const BlockScales& scales_;
+  int steps_;
+  int step_ = 0;
+  int rows_[kTiles][2];
+  int cols_[StepScales::kCount];
+  StepScales next_;
+};
+
+template <int kTiles, int kN>
+struct ScalesOf {
+  using Type = ScalesAhead<kTiles>;
+};
+template <int kTiles, int kN>
+requires(kCopyScales) struct ScalesOf<kTiles, kN> {
+  using Type = StagedScales<kN>;
+};
 
 // As MultiplyPlainTiles, for operands with block scales: a step's products have accumulators of their own, which are
 // multiplied by the scales and added to the sums in single precision ("promoted"). They are made in parts, of which
 // kPartsAhead + 1 are on their way. While one warpgroup promotes, the tensor cores work for the other ones, and for
 // this one's next part.
 template <int kTiles, int kN>
-HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
-                                   int group, int thread, float (&sums)[kTilesP][kSums]) {
+HOPPER_FN void MultiplyScaledTiles(const Arguments& arguments, const Work& work, u32 stages, const Barriers& barriers,
+                                   RingPosition<kStages>& ring, int group, int thread, float (&sums)[kTilesP][kSums]) {
   constexpr int kPartN = kN > kPartQ ? kPartQ : kN;
   constexpr int kPartsOfTile = kN / kPartN;
   constexpr int kParts = kTiles * kPartsOfTile;
@@ -213,48 +276,45 @@ HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers&
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) sums[tile][i] = 0.0f;
   }
-#pragma unroll 1
+  typename ScalesOf<kTiles, kN>::Type reader(arguments, work, group, thread);
+#pragma unroll kScaledUnroll
   for (int step = 0; step < work.steps; ++step) {
     BarrierWait(barriers.Full(ring.stage), ring.parity);
-    if constexpr (kTiles > 0) {
-      const u32 offset = ring.stage * kStageBytes;
-      if (kCopies) FenceProxyAsync();
-      StepScales scales;
-      ReadScales<kN>(stages + kScalesBase + ring.stage * kScaleBytes, group, thread, scales);
-      float products[kPartsAhead + 1][kPartN / 2];
-      // Begins part `part`, and promotes the one kPartsAhead before it.
+    const u64 stage_p = Advanced(p, ring.stage * kStageBytes);
+    const u64 stage_q = Advanced(q, ring.stage * kStageBytes);
+    if (kCopies) FenceProxyAsync();
+    const StepScales scales = reader.Of(stages + kScalesBase + ring.stage * kScaleBytes);
+    float products[kPartsAhead + 1][kPartN / 2];
+    // Begins part `part`, and promotes the one kPartsAhead before it.
 #pragma unroll
-      for (int part = 0; part < kParts + kPartsAhead; ++part) {
-        if (part < kParts) {
-          const int tile = part / kPartsOfTile;
-          const int first_q = part % kPartsOfTile * kPartN;
-          WgmmaFence();
+    for (int part = 0; part < kParts + kPartsAhead; ++part) {
+      if (part < kParts) {
+        const int tile = part / kPartsOfTile;
+        const int first_q = part % kPartsOfTile * kPartN;
+        WgmmaFence();
 #pragma unroll
-          for (int slice = 0; slice < kSlices; ++slice) {
-            Wgmma<kPartN, TileP::kTransposed, TileQ::kTransposed>(
-                products[part % (kPartsAhead + 1)],
-                Advanced(p, offset + TileP::Origin(tile * kWgmmaM, slice * kWgmmaK)),
-                Advanced(q, offset + TileQ::Origin(first_q, slice * kWgmmaK)), slice > 0 ? 1 : 0);
-          }
-          WgmmaCommit();
+        for (int slice = 0; slice < kSlices; ++slice) {
+          Wgmma<kPartN, TileP::kTransposed, TileQ::kTransposed>(
+              products[part % (kPartsAhead + 1)], Advanced(stage_p, TileP::Origin(tile * kWgmmaM, slice * kWgmmaK)),
+              Advanced(stage_q, TileQ::Origin(first_q, slice * kWgmmaK)), slice > 0 ? 1 : 0);
         }
-        const int done = part - kPartsAhead;
-        if (done < 0) continue;
-        if (done < kParts - 1) {
-          WgmmaWait<kPartsAhead>();
-        } else {
-          WgmmaWait<0>();
-          Release(barriers, ring.stage, lane);
-        }
-        float(&promoted)[kPartN / 2] = products[done % (kPartsAhead + 1)];
-        PinAccumulators(promoted);
-        const int tile = done / kPartsOfTile;
-        const int first = done % kPartsOfTile * (kPartN / 2);
-#pragma unroll
-        for (int i = 0; i < kPartN / 2; ++i) sums[tile][first + i] += scales.Of(tile, first + i) * promoted[i];
+        WgmmaCommit();
+        if (part == 0) reader.Read();
       }
-    } else {
-      Release(barriers, ring.stage, lane);
+      const int done = part - kPartsAhead;
+      if (done < 0) continue;
+      if (done < kParts - 1) {
+        WgmmaWait<kPartsAhead>();
+      } else {
+        WgmmaWait<0>();
+        Release(barriers, ring.stage, lane);
+      }
+      float(&promoted)[kPartN / 2] = products[done % (kPartsAhead + 1)];
+      PinAccumulators(promoted);
+      const int tile = done / kPartsOfTile;
+      const int first = done % kPartsOfTile * (kPartN / 2);
+#pragma unroll
+      for (int i = 0; i < kPartN / 2; ++i) sums[tile][first + i] += scales.Of(tile, first + i) * promoted[i];
     }
     ring.Advance();
   }
@@ -262,10 +322,10 @@ HOPPER_FN void MultiplyScaledTiles(const Work& work, u32 stages, const Barriers&
 }
 
 template <int kTiles, int kN = kShareQ>
-HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
-                             int group, int thread, float (&sums)[kTilesP][kSums]) {
-  if constexpr (kScaled) {
-    MultiplyScaledTiles<kTiles, kN>(work, stages, barriers, ring, group, thread, sums);
+HOPPER_FN void MultiplyTiles(const Arguments& arguments, const Work& work, u32 stages, const Barriers& barriers,
+                             RingPosition<kStages>& ring, int group, int thread, float (&sums)[kTilesP][kSums]) {
+  if constexpr (kScaled && kTiles > 0) {
+    MultiplyScaledTiles<kTiles, kN>(arguments, work, stages, barriers, ring, group, thread, sums);
   } else {
     MultiplyPlainTiles<kTiles, kN>(work, stages, barriers, ring, group, thread, sums);
   }
@@ -273,26 +333,26 @@ HOPPER_FN void MultiplyTiles(const Work& work, u32 stages, const Barriers& barri
 
 // All tiles of this warpgroup, in the least height from kN down that has all rows.
 template <int kN = kShareQ>
-HOPPER_FN void MultiplyFitted(const Work& work, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
-                              int group, int thread, float (&sums)[kTilesP][kSums]) {
+HOPPER_FN void MultiplyFitted(const Arguments& arguments, const Work& work, u32 stages, const Barriers& barriers,
+                              RingPosition<kStages>& ring, int group, int thread, float (&sums)[kTilesP][kSums]) {
   if constexpr (kFit && kN - kFitStep >= kFitLeast) {
     if (work.row_end - work.row <= kN - kFitStep) {
-      MultiplyFitted<kN - kFitStep>(work, stages, barriers, ring, group, thread, sums);
+      MultiplyFitted<kN - kFitStep>(arguments, work, stages, barriers, ring, group, thread, sums);
       return;
     }
   }
-  MultiplyTiles<kTilesP, kN>(work, stages, barriers, ring, group, thread, sums);
+  MultiplyTiles<kTilesP, kN>(arguments, work, stages, barriers, ring, group, thread, sums);
 }
 
 // Adds up one tile, and leaves the ring where the next one begins. Sums outside of the output are left as they are.
-HOPPER_FN void Multiply(const Work& work, int active, u32 stages, const Barriers& barriers, RingPosition<kStages>& ring,
-                        int group, int thread, float (&sums)[kTilesP][kSums]) {
+HOPPER_FN void Multiply(const Arguments& arguments, const Work& work, int active, u32 stages, const Barriers& barriers,
+                        RingPosition<kStages>& ring, int group, int thread, float (&sums)[kTilesP][kSums]) {
   if (active == 0) {
-    MultiplyTiles<0>(work, stages, barriers, ring, group, thread, sums);
+    MultiplyTiles<0>(arguments, work, stages, barriers, ring, group, thread, sums);
   } else if (kTilesP == 2 && !kFit && active == 1) {
-    MultiplyTiles<1>(work, stages, barriers, ring, group, thread, sums);
+    MultiplyTiles<1>(arguments, work, stages, barriers, ring, group, thread, sums);
   } else {
-    MultiplyFitted(work, stages, barriers, ring, group, thread, sums);
+    MultiplyFitted(arguments, work, stages, barriers, ring, group, thread, sums);
   }
 }
 
@@ -339,7 +399,7 @@ HOPPER_FN void Consume(const Arguments& arguments, const Table& table, u32 share
     // The first warpgroup's first turn comes without being told, as a producer's first wait does.
     if (kPingPong) BarrierWait(barriers.Turn(group), (turn / 2 + 1 + group) % 2);
     const int active = Uniform(ActiveTiles(arguments, work, group));
-    Multiply(work, active, shared, barriers, ring, group, thread, sums);
+    Multiply(arguments, work, active, shared, barriers, ring, group, thread, sums);
     if (active > 0) StoreResults(arguments, work, shared + kSlabsBase, group, thread, buffer, sums);
   }
   if (kStoreBoxes || kBulk) StoreWait();

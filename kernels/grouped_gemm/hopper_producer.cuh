@@ -2,7 +2,7 @@
 //
 // Boxes are copied by the copy engine at the word of one thread. Rows that are gathered are copied by all 128 threads,
 // 16 bytes each, into the same swizzled places; what lies outside of a group is filled with zeros there. Block scales
-// are copied by threads, too: those of a tile's rows begin anywhere and may be far apart.
+// that go through stages are copied by threads, too: those of a tile's rows begin anywhere and may be far apart.
 #pragma once
 
 #include "hopper_ptx.cuh"
@@ -68,20 +68,6 @@ struct CopyShares {
   static constexpr int kRowsPerThread = Tile::kSlow / kRowStep;
   static_assert(128 % kPiecesPerRow == 0 && Tile::kSlow % kRowStep == 0, "the threads share a copied tile evenly");
 };
-
-// Where row `row` of the expert lies in the matrix, before Divide; -1 past the end of the tile's or the expert's.
-template <bool kGather>
-HOPPER_FN int ReadPlace(const Arguments& arguments, const Work& work, int row) {
-  if (row >= (kDw ? work.rows : work.row_end)) return -1;
-  return kGather ? arguments.gather_indices[work.first + row] : work.first + row;
-}
-
-// Of a token's rows to the token.
-template <bool kDivide>
-HOPPER_FN int Divide(const Arguments& arguments, int place) {
-  if (!kDivide || place < 0) return place;
-  return static_cast<int>(static_cast<u32>(place) / static_cast<u32>(arguments.topk));
-}
 
 // Where the rows of a K-major tile lie, which are those of the output's tile and stay the same for all steps.
 template <typename Tile, bool kGather, bool kDivide>
@@ -245,11 +231,7 @@ using ColsCopier = CopierIf<kCopyCols, RowCopier<ColTile, kGatherX, true>>::Type
 // Copies the block scales of each step: a tile's rows' and its columns'. Rows outside of the group have zeros.
 class ScaleCopier {
  public:
-  HOPPER_FN ScaleCopier(const Arguments& arguments, int thread)
-      : arguments_(arguments),
-        thread_(thread),
-        expert_blocks_(CeilDiv(arguments.n, kScaleBlock)),
-        term_blocks_(CeilDiv(arguments.Terms(), kScaleBlock)) {}
+  HOPPER_FN ScaleCopier(const Arguments& arguments, int thread) : arguments_(arguments), thread_(thread) {}
 
   HOPPER_FN void Begin(const Work& work) {
 #pragma unroll
@@ -258,10 +240,7 @@ class ScaleCopier {
       const int place = row < kRows ? ReadPlace<kGatherX>(arguments_, work, work.row + row) : -1;
       rows_[i] = Divide<kGatherX>(arguments_, place);
     }
-    const int column = kGateUp ? GateUpRow(work.col + thread_ / 2 * kHalf, thread_ % 2, arguments_.n)
-                               : work.col + thread_ * kColsPerScale;
-    const int block = column / kScaleBlock;
-    col_ = thread_ < kColScales && block < expert_blocks_ ? (work.expert * expert_blocks_ + block) * term_blocks_ : -1;
+    col_ = thread_ < kColScales ? ColScales(arguments_, work, thread_) : -1;
   }
 
   HOPPER_FN void Copy(int step, u32 target) const {
@@ -287,8 +266,6 @@ class ScaleCopier {
 
   const Arguments& arguments_;
   int thread_;
-  int expert_blocks_;
-  int term_blocks_;
   int rows_[kRowsPerThread];
   int col_ = -1;
 };
@@ -336,7 +313,7 @@ HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stage
   RingPosition<kStages> ring;
   RowsCopier rows(arguments, arguments.rows, arguments.RowLength(), thread);
   ColsCopier cols(arguments, arguments.cols, arguments.ColLength(), thread);
-  ScaleCopierIf<kScaled>::Type scales(arguments, thread);
+  ScaleCopierIf<kCopyScales>::Type scales(arguments, thread);
   Walk walk(arguments, table);
   Work work;
   while (walk.Next(work)) {
@@ -351,7 +328,7 @@ HOPPER_FN void Produce(const Arguments& arguments, const Table& table, u32 stage
       rows.Copy(work, step, stage + kRowsOffset);
       cols.Copy(work, step, stage + kColsOffset);
       scales.Copy(step, stages + kScalesBase + ring.stage * kScaleBytes);
-      if (kCopies || kScaled) CopyArrive(full);
+      if (kCopies || kCopyScales) CopyArrive(full);
       WarpSync();
       ring.Advance();
     }

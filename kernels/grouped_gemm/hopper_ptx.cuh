@@ -257,6 +257,13 @@ HOPPER_FN void StoreSharedByte(u32 address, u32 value) {
   asm volatile("st.shared.b8 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
 
+// Of memory that nothing writes during the kernel.
+HOPPER_FN float LoadGlobalFloat(const float* source) {
+  float value;
+  asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(source) : "memory");
+  return value;
+}
+
 HOPPER_FN void StoreGlobalPiece(OutElement* target, const Piece& piece) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(piece.words[0]), "r"(piece.words[1]),
                "r"(piece.words[2]), "r"(piece.words[3])

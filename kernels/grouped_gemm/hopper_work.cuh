@@ -171,4 +171,28 @@ struct Barriers {
   HOPPER_FN u32 Turn(int group) const { return base + 8 * (2 * kStages + group); }
 };
 
+// Where row `row` of the expert lies in the matrix, before Divide; -1 past the end of the tile's or the expert's.
+template <bool kGather>
+HOPPER_FN int ReadPlace(const Arguments& arguments, const Work& work, int row) {
+  if (row >= (kDw ? work.rows : work.row_end)) return -1;
+  return kGather ? arguments.gather_indices[work.first + row] : work.first + row;
+}
+
+// Of a token's rows to the token.
+template <bool kDivide>
+HOPPER_FN int Divide(const Arguments& arguments, int place) {
+  if (!kDivide || place < 0) return place;
+  return static_cast<int>(static_cast<u32>(place) / static_cast<u32>(arguments.topk));
+}
+
+// Where the scales of the tile's columns from index * kColsPerScale on begin, one for each step, among those of all
+// experts; -1 past the last column.
+HOPPER_FN int ColScales(const Arguments& arguments, const Work& work, int index) {
+  const int column =
+      kGateUp ? GateUpRow(work.col + index / 2 * kHalf, index % 2, arguments.n) : work.col + index * kColsPerScale;
+  const int block = column / kScaleBlock;
+  const int blocks = CeilDiv(arguments.n, kScaleBlock);
+  return block < blocks ? (work.expert * blocks + block) * CeilDiv(arguments.Terms(), kScaleBlock) : -1;
+}
+
 }  // namespace hopper

@@ -92,6 +92,10 @@ inline void StoreZeroPiece(u32 address) {
 }
 inline void StoreSharedFloat(u32 address, float value) { machine::WriteShared(address, &value, 4); }
 inline void StoreSharedByte(u32 address, u32 value) { machine::WriteShared(address, &value, 1); }
+inline float LoadGlobalFloat(const float* source) {
+  machine::CheckGlobal(source, 4);
+  return *source;
+}
 inline void StoreGlobalPiece(OutElement* target, const Piece& piece) {
   machine::CheckGlobal(target, 16);
   if (reinterpret_cast<u64>(target) % 16 != 0) machine::Trap();
