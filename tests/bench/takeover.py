@@ -7,7 +7,7 @@ are timed apart. A parameter FAULT of ten values is added to the definition, and
 an extra launch that faults. A third run has one config that never ends.
 
   takeover.py [--bin DIR] [--trials 200] [--size 4096] [--dtype bf16] [--policy fast] [--device UUID]
-Prints a table last; exit code 1 when a promise is broken.
+Prints a row after each run; exit code 1 when a promise is broken.
 """
 
 import argparse
@@ -160,20 +160,21 @@ def main():
     parser.add_argument("--device", default="")
     parser.add_argument("--keep-log", default="", help="copy each daemon's log to this path and a suffix")
     options = parser.parse_args()
-    runs = [measure(options, "none crash", "FAULT > 99", 0, options.trials),
-            measure(options, "one in ten crashes", "FAULT == 0", 1, options.trials),
-            measure(options, "some never end", "FAULT == 0 and GROUP_M == 8", 2, 30)]
-    broken = []
+    broken, runs = [], []
     print(f"{'run':<20} {'trials':>6} {'search s':>8} {'final s':>7} {'OK ms':>6} {'crashes':>7} {'runners':>7} {'gaps':>5} "
           f"{'median ms':>9} {'p90 ms':>7} {'max ms':>7} {'stood by':>8}  outcomes")
-    for run in runs:
+    for name, condition, kind, trials in (("none crash", "FAULT > 99", 0, options.trials),
+                                          ("one in ten crashes", "FAULT == 0", 1, options.trials),
+                                          ("some never end", "FAULT == 0 and GROUP_M == 8", 2, 30)):
+        run = measure(options, name, condition, kind, trials)
+        runs.append(run)
         crashes = run["outcomes"].get("RUN_CRASH", 0) + run["outcomes"].get("RUN_TIMEOUT", 0)
         gaps = [ms for ms, _ in run["gaps"]]
         standing = sum(how == "the standby took over" for _, how in run["gaps"])
         median = statistics.median(gaps) if gaps else float("nan")
-        print(f"{run['name']:<20} {len(run['trials']):>6} {run['search_s']:>8.1f} {run['final_s']:>7.1f} "
+        print(f"{name:<20} {len(run['trials']):>6} {run['search_s']:>8.1f} {run['final_s']:>7.1f} "
               f"{run['ok_ms']:>6.0f} {crashes:>7} {run['runners']:>7} {len(gaps):>5} {median:>9.1f} "
-              f"{quantile(gaps, 0.9):>7.1f} {max(gaps, default=float('nan')):>7.1f} {standing:>8}  {run['outcomes']}")
+              f"{quantile(gaps, 0.9):>7.1f} {max(gaps, default=float('nan')):>7.1f} {standing:>8}  {run['outcomes']}", flush=True)
         if run["quarantined"]:
             broken.append(f"{run['name']}: {run['quarantined']} left service")
         if run["runners"] != crashes + 2:
