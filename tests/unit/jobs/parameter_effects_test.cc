@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/random.h"
 
 namespace tunefarm {
 namespace {
@@ -93,6 +94,33 @@ TEST(ParameterEffectsTest, OneOtherOutcomeKeepsTheSearchGoing) {
     effects.Add(PairOf(1, 0), other);
     for (int64_t i = 2; i < 100; ++i) effects.Add(PairOf(i, 0), Failing("x"));
     EXPECT_EQ(effects.none_compiles(), "");
+  }
+}
+
+TEST(ParameterEffectsTest, WhatIsNotNeededChangesNothing) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    PhiloxStream random(seed);
+    ParameterEffects all({"A", "B"});
+    ParameterEffects needed({"A", "B"});
+    int left_out = 0;
+    for (int i = 0; i < 200; ++i) {
+      const Config config =
+          PairOf(static_cast<int64_t>(random.UniformInt(3)), static_cast<int64_t>(random.UniformInt(3)));
+      // In half of the runs all fail to compile at first, in most alike.
+      const bool fails = seed % 2 == 0 && i < 100;
+      const tunefarm::v1::Trial trial =
+          fails ? Failing(random.UniformInt(200) == 0 ? "y" : "x") : Working(random.UniformInt(4));
+      all.Add(config, trial);
+      if (needed.Needs(trial)) {
+        needed.Add(config, trial);
+      } else {
+        ++left_out;
+      }
+      ASSERT_EQ(needed.WithoutEffect(), all.WithoutEffect());
+      ASSERT_EQ(needed.none_compiles(), all.none_compiles());
+    }
+    EXPECT_GT(left_out, 0);
   }
 }
 
