@@ -1,4 +1,5 @@
-// What a block works on: the kernel's arguments, the table of groups in shared memory, and the walk over tiles.
+// What a block works on: the kernel's arguments, the table of groups in shared memory, the walk over tiles, and where a
+// tile's rows and scales lie in memory.
 #pragma once
 
 #include "group_sizes.cuh"
