@@ -12,7 +12,7 @@ from torch_grouped_mm_test import drawn, ends_of, found, loop, only_kernels, ran
 import tunefarm.torch
 from tunefarm import _grouped_products as roles
 from tunefarm.torch import _grouped_mm as ops
-from tunefarm.torch import _moe_fp8
+from tunefarm.torch import _moe_fp8, _routing
 
 E, N, K, ROWS, TOPK = base.E, base.N, base.K, base.ROWS, base.TOPK  # N is 2 I for gate and up
 FP8_MAX = 448.0
@@ -78,12 +78,15 @@ def drawn_fp8_layer(tokens=ROWS // TOPK):
 
 
 def plain_fp8_layer(layer, exact):
-    """In single precision, with activations that are rounded and quantised as moe_mlp does it."""
+    """In single precision, with activations that are quantised as moe_mlp does it, and rounded before where no kernel
+    fuses the first product with the activation: what is rounded twice may come out a step of e4m3 apart."""
+    is_fused = found(roles.FP8_UP_ACTIVATED, topk=TOPK, dtype=torch.float8_e4m3fn)
     x, inner = dequantized(*_moe_fp8.quantized(layer["x"])), layer["w_down"].shape[2]
     out = torch.zeros_like(x)
     for e in range(layer["w_up"].shape[0]):
         token, slot = (layer["topk_ids"] == e).nonzero(as_tuple=True)
-        up = (x[token] @ exact["w_up"][e].t()).bfloat16()
+        up = x[token] @ exact["w_up"][e].t()
+        up = up if is_fused else up.bfloat16()
         rows = dequantized(*_moe_fp8.quantized(torch.nn.functional.silu(up[:, :inner]) * up[:, inner:]))
         y = rows @ exact["w_down"][e].t() * layer["topk_weights"][token, slot].bfloat16().float().unsqueeze(1)
         out.index_add_(0, token, y)
@@ -358,6 +361,61 @@ class GateUp(Products):
                 one.copy_(other)
             graph.replay()
             self.assert_fused(y, expected)
+
+
+@base.ON_CUDA
+class AroundProducts(Products):
+    """Kernels in Triton against the same by torch."""
+
+    @contextlib.contextmanager
+    def by_torch(self):
+        original, _routing.kernels = _routing.kernels, None
+        try:
+            yield
+        finally:
+            _routing.kernels = original
+
+    def test_rows_by_experts(self):
+        for experts in (1, 8, 128, 300):
+            for rows in (0, 1, 7, 512, 513, 4096, 4097, 40000):
+                for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+                    # Two are no experts: rows without one come last.
+                    low, high = max(-1, torch.iinfo(dtype).min), min(experts, torch.iinfo(dtype).max)
+                    ids = torch.randint(low, high + 1, (rows, 1), device=base.DEVICE, dtype=dtype)
+                    ends, indices = _routing.sorted_rows(ids, experts)
+                    with self.by_torch():
+                        expected_ends, expected_indices = _routing.sorted_rows(ids, experts)
+                    self.assertEqual(ends.tolist(), expected_ends.tolist(), (experts, rows, dtype))
+                    self.assertEqual(indices.tolist(), expected_indices.tolist(), (experts, rows, dtype))
+                    self.assertEqual((ends.dtype, indices.dtype), (torch.int32, torch.int32))
+
+    @ON_HOPPER
+    def test_quantisation(self):
+        for rows, columns in ((0, 128), (1, 16), (3, 128), (5, 144), (257, 2048), (64, 7168)):
+            for dtype in (torch.bfloat16, torch.float32):
+                x = random(rows, columns, dtype=dtype, scale=3.0)
+                if rows > 1:
+                    x[0] = 0
+                    x[1, :3] = torch.tensor([2.0**-120, -2.0**-118, 0.0])
+                values, scales = _moe_fp8.quantized(x)
+                with self.by_torch():
+                    expected, expected_scales = _moe_fp8.quantized(x)
+                # torch multiplies by the reciprocal of 448, which may round another way, and elements with it.
+                torch.testing.assert_close(scales, expected_scales, rtol=2.0**-22, atol=0)
+                others = (values.view(torch.uint8) != expected.view(torch.uint8)).sum().item()
+                self.assertLessEqual(others, 0.001 * rows * columns, (rows, columns, dtype))
+
+
+    def test_sums(self):
+        for tokens, topk, columns in ((0, 8, 64), (1, 1, 8), (3, 8, 2048), (100, 5, 1032), (4096, 8, 2048)):
+            for dtype in (torch.bfloat16, torch.float16, torch.float32):
+                rows = random(tokens * topk, columns, dtype=dtype)
+                got = _routing.added_up(rows, tokens, topk)
+                exact = rows.double().view(tokens, topk, columns).sum(1)
+                self.assertIs(got.dtype, dtype)
+                # Rounded once: half of the last bit, and the errors of sums in single precision.
+                bound = exact.abs() * torch.finfo(dtype).eps / 2 + 1e-5
+                self.assertTrue(bool(((got.double() - exact).abs() <= bound).all()), (tokens, topk, columns, dtype))
 
 
 class Inference(Products):

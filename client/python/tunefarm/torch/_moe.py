@@ -208,7 +208,7 @@ class _MoeMlp(torch.autograd.Function):  # type: ignore[misc]
         rows = _routing.sorted_rows(topk_ids, w_down.shape[0])
         up = _product("up", x, w_up, rows.ends, rows.indices, None, topk)
         weights = topk_weights.reshape(-1)
-        ctx.save_for_backward(x, w_up, w_down, up, weights, rows.ends, rows.indices, rows.order)
+        ctx.save_for_backward(x, w_up, w_down, up, weights, rows.ends, rows.indices)
         ctx.topk = topk
         return _reduced(_gate_up.activated(up, "split"), w_down, rows, topk_weights, topk)
 
@@ -237,7 +237,7 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
 
 def _gradients(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
     """Of x, w_up, w_down, topk_ids and topk_weights."""
-    x, w_up, w_down, up, weights, ends, indices, order = ctx.saved_tensors
+    x, w_up, w_down, up, weights, ends, indices = ctx.saved_tensors
     topk, tokens, inner = ctx.topk, x.shape[0], w_down.shape[2]
     needs_x, needs_up, needs_down, _, needs_weights = ctx.needs_input_grad
     of_x = of_up = of_down = of_weights = None
@@ -255,7 +255,7 @@ def _gradients(ctx: Any, grad: Tensor) -> Tuple[Optional[Tensor], ...]:
         if needs_weights:
             # <grad, down(hidden)> = <down^T(grad), hidden>
             sums = (of_hidden * hidden_rows).sum(1, dtype=torch.float32)
-            of_weights = torch.zeros_like(sums).scatter(0, order, sums).view(tokens, topk)
+            of_weights = torch.zeros_like(sums).scatter(0, indices.long(), sums).view(tokens, topk)
     if needs_x or needs_up:
         of_hidden = of_hidden * row_weights
         of_gate = torch.ops.aten.silu_backward(of_hidden * linear, gate)

@@ -68,7 +68,12 @@ def checked(x: Tensor, w_up: Tensor, w_down: Tensor, w_up_scales: Optional[Tenso
 def quantized(rows: Tensor) -> Scaled:
     """Rows [R, C] in e4m3 with scales [R, ceil(C / 128)]: a block's largest magnitude divided by 448, or 1 where that
     magnitude is below 2^-117."""
-    columns = rows.shape[1]
+    columns, kernels = rows.shape[1], _routing.kernels
+    if kernels is not None and ops.is_direct(rows, rows, rows) and kernels.is_current(rows):
+        values = rows.new_empty(rows.shape, dtype=torch.float8_e4m3fn)
+        found = Scaled(values, rows.new_empty((rows.shape[0], blocks(columns)), dtype=torch.float32))
+        kernels.quantize_rows(rows.contiguous(), *found)
+        return found
     padded = torch.nn.functional.pad(rows.float(), (0, -columns % BLOCK)).unflatten(1, (blocks(columns), BLOCK))
     largest = padded.abs().amax(2)
     scales = (largest / _MAX).masked_fill(largest.lt(2.0**-117), 1.0)

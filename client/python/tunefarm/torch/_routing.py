@@ -5,10 +5,18 @@ Rows: *flat* row token * topk + slot; *sorted* rows are those of expert 0 first,
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+from tunefarm.torch import _grouped_mm as ops
+
+kernels: Any
+try:
+    from tunefarm.torch import _triton_kernels as kernels
+except ImportError:  # without Triton
+    kernels = None
 
 
 class Rows(NamedTuple):
@@ -16,14 +24,31 @@ class Rows(NamedTuple):
 
     ends: Tensor  # [E]: where each expert's sorted rows end
     indices: Tensor  # [R]: the flat row of each sorted one
-    order: Tensor  # indices in 64 bits
 
 
 def sorted_rows(topk_ids: Tensor, experts: int) -> Rows:
-    sorted_ids, order = torch.sort(topk_ids.reshape(-1).to(torch.int32), stable=True)
-    numbers = torch.arange(experts, dtype=torch.int32, device=topk_ids.device)
-    ends = torch.searchsorted(sorted_ids, numbers, right=True, out_int32=True)
-    return Rows(ends, order.to(torch.int32), order)
+    """Of the experts [T, topk] of tokens. What is no expert's number has rows after the last end."""
+    ids = topk_ids.reshape(-1)
+    return Rows(*(sorted_rows_now if ops.is_direct(ids, ids, ids) else _sorted_rows)(ids, experts))
+
+
+def sorted_rows_now(ids: Tensor, experts: int) -> Tuple[Tensor, Tensor]:
+    if kernels is not None and ids.is_contiguous() and kernels.is_current(ids):
+        ends, indices = _new_rows(ids, experts)
+        kernels.sort_rows(ids, ends, indices)
+        return ends, indices
+    ids = ids.to(torch.int32)
+    ids = ids.masked_fill(ids.lt(0), experts)
+    in_order, order = torch.sort(ids, stable=True)
+    numbers = torch.arange(experts, dtype=torch.int32, device=ids.device)
+    return torch.searchsorted(in_order, numbers, right=True, out_int32=True), order.to(torch.int32)
+
+
+def _new_rows(ids: Tensor, experts: int) -> Tuple[Tensor, Tensor]:
+    return ids.new_empty((experts,), dtype=torch.int32), ids.new_empty((ids.shape[0],), dtype=torch.int32)
+
+
+_sorted_rows = ops.define("sorted_rows", "(Tensor ids, int experts) -> (Tensor, Tensor)", sorted_rows_now, _new_rows)
 
 
 def scattered(sorted_rows: Tensor, indices: Tensor) -> Tensor:
@@ -38,6 +63,10 @@ def weighted(sorted_rows: Tensor, indices: Tensor, weights: Tensor) -> Tensor:
 
 def added_up(flat_rows: Tensor, tokens: int, topk: int) -> Tensor:
     """The sum of each token's rows, of their type also where autocast would make it single precision."""
+    if kernels is not None and ops.is_direct(flat_rows, flat_rows, flat_rows) and kernels.is_current(flat_rows):
+        out = flat_rows.new_empty((tokens, flat_rows.shape[1]))
+        kernels.add_up(flat_rows.contiguous(), out)
+        return out
     return flat_rows.view(tokens, topk, flat_rows.shape[1]).sum(1, dtype=flat_rows.dtype)
 
 
