@@ -26,7 +26,7 @@ struct Catalog::KernelShapes {
   // One for each set of scaling dims that definitions of the name have, the one that was first asked for first.
   static constexpr size_t kIndexesMax = 4;
 
-  size_t entries = 0;
+  std::map<std::string, size_t, std::less<>> programs;  // how many bests each has
   std::vector<std::shared_ptr<const ShapeIndex>> indexes;
 
   const ShapeIndex* Find(const ScalingDims& scaling_dims) const {
@@ -48,6 +48,9 @@ struct Catalog::Snapshot {
   // The best of exactly this key; null if there is none.
   const CatalogEntry* Find(std::string_view program_digest, std::string_view problem_key,
                            std::string_view class_id) const;
+  // The same, with the HashOfOwner of program and class.
+  const CatalogEntry* Find(uint64_t owner_hash, std::string_view program_digest, std::string_view problem_key,
+                           std::string_view class_id) const;
   // Of the asked problem and a class, of whatever program of the name.
   std::vector<const CatalogEntry*> OfProblem(const CatalogQuery& query, std::string_view class_id) const;
   // Null if nothing is filed under the name.
@@ -59,14 +62,19 @@ struct Catalog::Snapshot {
 
 namespace {
 
-uint64_t Hash(std::string_view first, std::string_view second, std::string_view third) {
-  uint64_t hash = Xxh3(first);
-  for (std::string_view part : {second, third}) hash = hash * 0x9E3779B97F4A7C15u + Xxh3(part);
-  return hash;
+uint64_t Join(uint64_t hash, std::string_view next) { return hash * 0x9E3779B97F4A7C15u + Xxh3(next); }
+
+// Of a program or a kernel name, and a class: the questions of a batch have it in common.
+uint64_t HashOfOwner(std::string_view program_or_name, std::string_view class_id) {
+  return Join(Xxh3(program_or_name), class_id);
 }
 
-uint64_t HashKey(const CatalogEntry& entry) { return Hash(entry.program_digest, entry.problem_key, entry.class_id); }
-uint64_t HashProblem(const CatalogEntry& entry) { return Hash(entry.kernel_name, entry.problem_key, entry.class_id); }
+uint64_t HashKey(const CatalogEntry& entry) {
+  return Join(HashOfOwner(entry.program_digest, entry.class_id), entry.problem_key);
+}
+uint64_t HashProblem(const CatalogEntry& entry) {
+  return Join(HashOfOwner(entry.kernel_name, entry.class_id), entry.problem_key);
+}
 
 // Configs that the asked definition is asked about before the search among others is given up.
 constexpr size_t kAskedMax = 256;
@@ -75,8 +83,13 @@ constexpr size_t kAskedMax = 256;
 
 const CatalogEntry* Catalog::Snapshot::Find(std::string_view program_digest, std::string_view problem_key,
                                             std::string_view class_id) const {
+  return Find(HashOfOwner(program_digest, class_id), program_digest, problem_key, class_id);
+}
+
+const CatalogEntry* Catalog::Snapshot::Find(uint64_t owner_hash, std::string_view program_digest,
+                                            std::string_view problem_key, std::string_view class_id) const {
   const CatalogEntry* found = nullptr;
-  by_key.ForEach(Hash(program_digest, problem_key, class_id), [&](const auto& entry) {
+  by_key.ForEach(Join(owner_hash, problem_key), [&](const auto& entry) {
     if (entry->problem_key == problem_key && entry->program_digest == program_digest && entry->class_id == class_id) {
       found = entry.get();
     }
@@ -89,7 +102,7 @@ std::vector<const CatalogEntry*> Catalog::Snapshot::OfProblem(const CatalogQuery
   const std::string& name = query.plan->display_name();
   const std::string& key = query.problem->key;
   std::vector<const CatalogEntry*> found;
-  by_problem.ForEach(Hash(name, key, class_id), [&](const auto& entry) {
+  by_problem.ForEach(Join(HashOfOwner(name, class_id), key), [&](const auto& entry) {
     if (entry->kernel_name == name && entry->problem_key == key && entry->class_id == class_id) {
       found.push_back(entry.get());
     }
@@ -149,7 +162,7 @@ absl::Status Catalog::Load(const CatalogContents& contents) {
     ASSIGN_OR_RETURN(const auto entry, MakeEntry(row));
     auto& kernel = kernels[row.kernel_name];
     if (kernel == nullptr) kernel = std::make_shared<KernelShapes>();
-    kernel->entries += 1;
+    ++kernel->programs[row.program_digest];
     by_key.emplace_back(HashKey(*entry), entry);
     by_problem.emplace_back(HashProblem(*entry), entry);
   }
@@ -167,8 +180,9 @@ absl::Status Catalog::Load(const CatalogContents& contents) {
 
 absl::StatusOr<std::shared_ptr<const CatalogEntry>> Catalog::MakeEntry(const BestRow& row) {
   ASSIGN_OR_RETURN(BestConfig best, BestOfRow(row));
-  auto entry = std::make_shared<CatalogEntry>(row.kernel_name, row.program_digest, row.problem_key, row.class_id);
-  entry->config = row.config;
+  auto entry = std::make_shared<CatalogEntry>(row);
+  entry->median_ns = best.measurement().median_ns();
+  entry->conditions = ConditionsOf(best);
   for (const auto& [name, value] : best.problem().dims()) {
     if (auto own = definition::FromProto(value); own.ok()) entry->dims.Set(name, *std::move(own));
   }
@@ -181,13 +195,14 @@ void Catalog::TakeOut(const CatalogEntry& entry, Snapshot* snapshot) {
   snapshot->by_problem.Erase(HashProblem(entry), &entry);
   const auto named = snapshot->kernels.find(entry.kernel_name);
   auto kernel = std::make_shared<KernelShapes>(*named->second);
-  kernel->entries -= 1;
+  const auto program = kernel->programs.find(entry.program_digest);
+  if (--program->second == 0) kernel->programs.erase(program);
   for (auto& index : kernel->indexes) {
     auto changed = std::make_shared<ShapeIndex>(*index);
     changed->Erase(entry);
     index = std::move(changed);
   }
-  if (kernel->entries == 0) {
+  if (kernel->programs.empty()) {
     snapshot->kernels.erase(named);
   } else {
     named->second = std::move(kernel);
@@ -213,7 +228,7 @@ absl::Status Catalog::Update(const BestRow& row) {
   snapshot->by_problem.Insert(HashProblem(*entry), entry);
   auto& slot = snapshot->kernels[row.kernel_name];
   auto kernel = slot == nullptr ? std::make_shared<KernelShapes>() : std::make_shared<KernelShapes>(*slot);
-  kernel->entries += 1;
+  ++kernel->programs[row.program_digest];
   for (auto& index : kernel->indexes) {
     auto changed = std::make_shared<ShapeIndex>(*index);
     changed->Insert(entry);
@@ -311,11 +326,19 @@ std::shared_ptr<const BestConfig> Catalog::Find(std::string_view program_digest,
   return entry == nullptr ? nullptr : entry->best;
 }
 
-Catalog::View Catalog::Read() const { return View(Current()); }
+Catalog::View Catalog::Read(std::string_view program_digest, std::string_view class_id) const {
+  return View(Current(), program_digest, class_id);
+}
 
-const CatalogEntry* Catalog::View::Find(std::string_view program_digest, std::string_view problem_key,
-                                        std::string_view class_id) const {
-  return snapshot_->Find(program_digest, problem_key, class_id);
+Catalog::View::View(std::shared_ptr<const Snapshot> snapshot, std::string_view program_digest,
+                    std::string_view class_id)
+    : snapshot_(std::move(snapshot)),
+      program_digest_(program_digest),
+      class_id_(class_id),
+      owner_hash_(HashOfOwner(program_digest, class_id)) {}
+
+const CatalogEntry* Catalog::View::Find(std::string_view problem_key) const {
+  return snapshot_->Find(owner_hash_, program_digest_, problem_key, class_id_);
 }
 
 int64_t Catalog::View::revision() const { return snapshot_->revision; }
@@ -442,14 +465,13 @@ CatalogAnswer Catalog::Lookup(const CatalogQuery& query) const {
 }
 
 int Catalog::CountOtherPrograms(const CatalogQuery& query) const {
-  const std::string& name = query.plan->display_name();
-  const std::string& key = query.problem->key;
-  int count = 0;
-  Current()->by_problem.ForEach(Hash(name, key, query.class_id), [&](const auto& entry) {
-    const bool is_asked = entry->kernel_name == name && entry->problem_key == key && entry->class_id == query.class_id;
-    if (is_asked && entry->program_digest != query.program_digest()) ++count;
-  });
-  return count;
+  const auto snapshot = Current();
+  const KernelShapes* const shapes = snapshot->Shapes(query.plan->display_name());
+  if (shapes == nullptr || shapes->programs.size() == shapes->programs.count(query.program_digest())) return 0;
+  const std::vector<const CatalogEntry*> found = snapshot->OfProblem(query, query.class_id);
+  return static_cast<int>(std::count_if(found.begin(), found.end(), [&](const CatalogEntry* entry) {
+    return entry->program_digest != query.program_digest();
+  }));
 }
 
 absl::StatusOr<std::pair<std::vector<std::shared_ptr<const BestConfig>>, std::string>> Catalog::List(

@@ -91,9 +91,10 @@ class Catalog {
   std::shared_ptr<const tunefarm::v1::BestConfig> Find(std::string_view program_digest, std::string_view problem_key,
                                                        std::string_view class_id) const;
 
-  // The catalog as it is now, for many questions of the kind that Find answers.
+  // The bests of a program on a class as they are now, for many questions of the kind that Find answers. Both texts
+  // outlive the view.
   class View;
-  View Read() const;
+  View Read(std::string_view program_digest, std::string_view class_id) const;
 
   // Up to `page_size` bests in the order of (kernel name, class id, problem key, program), of one kernel name, of one
   // program and of one class, or all where they are empty. InvalidArgument (PAGE_TOKEN_INVALID) for a token that is not
@@ -153,15 +154,16 @@ class Catalog {
 class Catalog::View {
  public:
   // As Catalog's; valid as long as the view.
-  const CatalogEntry* Find(std::string_view program_digest, std::string_view problem_key,
-                           std::string_view class_id) const;
+  const CatalogEntry* Find(std::string_view problem_key) const;
   int64_t revision() const;
 
  private:
   friend class Catalog;
-  explicit View(std::shared_ptr<const Snapshot> snapshot) : snapshot_(std::move(snapshot)) {}
+  View(std::shared_ptr<const Snapshot> snapshot, std::string_view program_digest, std::string_view class_id);
 
   std::shared_ptr<const Snapshot> snapshot_;
+  std::string_view program_digest_, class_id_;
+  uint64_t owner_hash_;
 };
 
 }  // namespace tunefarm

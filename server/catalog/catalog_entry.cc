@@ -4,12 +4,12 @@
 
 namespace tunefarm {
 
-CatalogEntry::CatalogEntry(std::string_view kernel_name_text, std::string_view program_digest_text,
-                           std::string_view problem_key_text, std::string_view class_id_text)
-    : text(fmt::format("{}{}{}{}", problem_key_text, program_digest_text, class_id_text, kernel_name_text)),
-      problem_key(text.data(), problem_key_text.size()),
-      program_digest(problem_key.data() + problem_key.size(), program_digest_text.size()),
-      class_id(program_digest.data() + program_digest.size(), class_id_text.size()),
-      kernel_name(class_id.data() + class_id.size(), kernel_name_text.size()) {}
+CatalogEntry::CatalogEntry(const BestRow& row)
+    : text(fmt::format("{}{}{}{}{}", row.problem_key, row.program_digest, row.class_id, row.config, row.kernel_name)),
+      problem_key(text.data(), row.problem_key.size()),
+      program_digest(problem_key.data() + problem_key.size(), row.program_digest.size()),
+      class_id(program_digest.data() + program_digest.size(), row.class_id.size()),
+      config(class_id.data() + class_id.size(), row.config.size()),
+      kernel_name(config.data() + config.size(), row.kernel_name.size()) {}
 
 }  // namespace tunefarm

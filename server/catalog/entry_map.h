@@ -33,10 +33,12 @@ class EntryMap {
   void ForEach(uint64_t hash, const Use& use) const {
     const Part* const part = parts_[hash % kParts].get();
     if (part == nullptr) return;
-    for (auto at = std::lower_bound(part->begin(), part->end(), hash, IsBefore); at != part->end(); ++at) {
-      if (at->first != hash) return;
-      use(at->second);
-    }
+    // Hashes are spread evenly: the first item of this one is near, and the way there reads fewer lines of memory than
+    // a binary search.
+    size_t at = static_cast<size_t>((hash >> 32) * part->size() >> 32);
+    while (at > 0 && (*part)[at - 1].first >= hash) --at;
+    while (at < part->size() && (*part)[at].first < hash) ++at;
+    for (; at < part->size() && (*part)[at].first == hash; ++at) use((*part)[at].second);
   }
 
   // All entries, in no order that means anything.

@@ -1,8 +1,11 @@
 #include "server/catalog/match_rules.h"
 
+#include <fmt/core.h>
+
 #include <string>
 #include <utility>
 
+#include "server/base/hash.h"
 #include "server/definition/lookup_rules.h"
 
 namespace tunefarm {
@@ -52,6 +55,10 @@ int64_t ProductOf(const KernelPlan& plan, const Config& dims) {
 }
 
 }  // namespace
+
+uint64_t ConditionsOf(const BestConfig& best) {
+  return Xxh3(fmt::format("{}\n{}\n{}", best.driver_version(), best.toolkit_version(), best.headers()));
+}
 
 bool IsStale(const CatalogQuery& query, const BestConfig& best) {
   const auto differs = [](std::string_view asked, std::string_view measured) {

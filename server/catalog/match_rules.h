@@ -34,6 +34,9 @@ struct CatalogQuery {
   std::string_view program_digest() const { return other_program.empty() ? plan->program_digest() : other_program; }
 };
 
+// A checksum of all that IsStale asks of a best.
+uint64_t ConditionsOf(const tunefarm::v1::BestConfig& best);
+
 // Whether the driver or the toolkit of the asked device is known to be another one than was measured with, or headers
 // outside of the definition to have changed since. May look at these on the disk (FileSetBook::HaveChanged).
 bool IsStale(const CatalogQuery& query, const tunefarm::v1::BestConfig& best);

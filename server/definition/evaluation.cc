@@ -161,11 +161,11 @@ absl::StatusOr<TolerancePlan> KernelPlan::Impl::EvaluateTolerance(const std::vec
   return TolerancePlan();
 }
 
-absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula& buffer, const ResolvedProblem& problem,
-                                                            const std::vector<Value>& slots) const {
-  BufferPlan plan;
-  plan.name = buffer.name;
-  plan.type = buffer.type;
+absl::StatusOr<definition::BufferSize> KernelPlan::Impl::EvaluateBufferSize(const BufferFormula& buffer,
+                                                                            const ResolvedProblem& problem,
+                                                                            const std::vector<Value>& slots) const {
+  definition::BufferSize size;
+  size.type = buffer.type;
   if (!buffer.type_dim.empty()) {
     const Value* type = problem.dims.Find(buffer.type_dim);
     const auto named = type != nullptr && type->is_string() ? DataTypeOfDim(type->string_value()) : std::nullopt;
@@ -173,52 +173,63 @@ absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula&
       return definition::FieldError(buffer.path + ".data_type_dim", definition::kTypeMismatch,
                                     "the problem gives dim '{}' no data type", buffer.type_dim);
     }
-    plan.type = *named;
+    size.type = *named;
   }
-  ASSIGN_OR_RETURN(plan.length, definition::EvaluateInt(*buffer.length, slots));
-  if (plan.length < 1) {
+  ASSIGN_OR_RETURN(size.length, definition::EvaluateInt(*buffer.length, slots));
+  if (size.length < 1) {
     return definition::FieldError(buffer.length->path, definition::kValueOutOfRange,
-                                  "buffer '{}' has {} elements; at least 1 is needed", buffer.name, plan.length);
+                                  "buffer '{}' has {} elements; at least 1 is needed", buffer.name, size.length);
   }
   const int64_t bytes_max = buffer.is_constant_symbol ? definition::kConstantBytesMax : driver_step::kBufferBytesMax;
-  if (plan.length > bytes_max / static_cast<int64_t>(SizeOf(plan.type))) {
+  if (size.length > bytes_max / static_cast<int64_t>(SizeOf(size.type))) {
     return definition::FieldError(buffer.length->path, definition::kLimitExceeded,
-                                  "'{}' has {} elements of {}; at most {} bytes are allowed", buffer.name, plan.length,
-                                  NameOf(plan.type), bytes_max);
+                                  "'{}' has {} elements of {}; at most {} bytes are allowed", buffer.name, size.length,
+                                  NameOf(size.type), bytes_max);
   }
+  if (buffer.fill.has_normal() && !IsFloatType(size.type)) {
+    return definition::FieldError(buffer.path + ".fill.normal", definition::kTypeMismatch,
+                                  "normal fills are for floats, but '{}' is {} in this problem", buffer.name,
+                                  NameOf(size.type));
+  }
+  if (const std::optional<double> beyond = definition::BeyondF8E4M3(size.type, buffer.fill)) {
+    return definition::FieldError(buffer.path + ".fill", definition::kValueOutOfRange,
+                                  "'{}' is {} in this problem, whose values are from {} to {}, not {}", buffer.name,
+                                  NameOf(size.type), -driver_step::kF8E4M3Largest, driver_step::kF8E4M3Largest,
+                                  *beyond);
+  }
+  if (!buffer.index_limit.has_value()) return size;
+  if (IsFloatType(size.type)) {
+    return definition::FieldError(buffer.index_limit->path, definition::kTypeMismatch,
+                                  "an index is an integer, and '{}' is {} in this problem", buffer.name,
+                                  NameOf(size.type));
+  }
+  ASSIGN_OR_RETURN(size.index_limit, definition::EvaluateInt(*buffer.index_limit, slots));
+  if (*size.index_limit < 1) {
+    return definition::FieldError(buffer.index_limit->path, definition::kValueOutOfRange,
+                                  "the limit of buffer '{}' is {}; no index is below it", buffer.name,
+                                  *size.index_limit);
+  }
+  return size;
+}
+
+absl::StatusOr<BufferPlan> KernelPlan::Impl::EvaluateBuffer(const BufferFormula& buffer, const ResolvedProblem& problem,
+                                                            const std::vector<Value>& slots) const {
+  ASSIGN_OR_RETURN(const definition::BufferSize size, EvaluateBufferSize(buffer, problem, slots));
+  BufferPlan plan;
+  plan.name = buffer.name;
+  plan.type = size.type;
+  plan.length = size.length;
   plan.access = buffer.access;
   plan.init = buffer.init;
   plan.restore = buffer.restore;
-  plan.is_constant_symbol = buffer.is_constant_symbol;
-  plan.symbol = buffer.symbol;
   plan.fill = buffer.fill;
   if (plan.init == v1::INIT_FILL && plan.fill.kind_case() == v1::Fill::KIND_NOT_SET) {
     plan.fill = definition::DefaultFill(plan.type);
   }
-  if (plan.fill.has_normal() && !IsFloatType(plan.type)) {
-    return definition::FieldError(buffer.path + ".fill.normal", definition::kTypeMismatch,
-                                  "normal fills are for floats, but '{}' is {} in this problem", buffer.name,
-                                  NameOf(plan.type));
-  }
-  if (const std::optional<double> beyond = definition::BeyondF8E4M3(plan.type, plan.fill)) {
-    return definition::FieldError(buffer.path + ".fill", definition::kValueOutOfRange,
-                                  "'{}' is {} in this problem, whose values are from {} to {}, not {}", buffer.name,
-                                  NameOf(plan.type), -driver_step::kF8E4M3Largest, driver_step::kF8E4M3Largest,
-                                  *beyond);
-  }
+  plan.index_limit = size.index_limit;
   plan.expected = buffer.expected;
-  if (!buffer.index_limit.has_value()) return plan;
-  if (IsFloatType(plan.type)) {
-    return definition::FieldError(buffer.index_limit->path, definition::kTypeMismatch,
-                                  "an index is an integer, and '{}' is {} in this problem", buffer.name,
-                                  NameOf(plan.type));
-  }
-  ASSIGN_OR_RETURN(plan.index_limit, definition::EvaluateInt(*buffer.index_limit, slots));
-  if (*plan.index_limit < 1) {
-    return definition::FieldError(buffer.index_limit->path, definition::kValueOutOfRange,
-                                  "the limit of buffer '{}' is {}; no index is below it", buffer.name,
-                                  *plan.index_limit);
-  }
+  plan.is_constant_symbol = buffer.is_constant_symbol;
+  plan.symbol = buffer.symbol;
   return plan;
 }
 

@@ -391,7 +391,7 @@ absl::StatusOr<std::string> FirstBrokenDeviceLimit(const KernelPlanAccess::Impl&
     if (!broken.empty()) return broken;
   }
   for (const BufferFormula& buffer : impl.buffers)
-    RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, problem, slots).status());
+    RETURN_IF_ERROR(impl.EvaluateBufferSize(buffer, problem, slots).status());
   for (const Sequence sequence : {Sequence::kPreparePerConfig, Sequence::kLaunches}) {
     RETURN_IF_ERROR(UnlessUnknown(EvaluateSteps(impl, sequence, problem, config, device, nullptr, nullptr).status()));
   }

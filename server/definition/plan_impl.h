@@ -86,6 +86,13 @@ struct BufferFormula {
   std::string symbol;
 };
 
+// What formulas say of a buffer in one problem.
+struct BufferSize {
+  v1::DataType type = v1::DATA_TYPE_UNSPECIFIED;
+  int64_t length = 0;  // elements
+  std::optional<int64_t> index_limit;
+};
+
 struct ScalarFormula {
   v1::DataType type = v1::DATA_TYPE_UNSPECIFIED;
   std::optional<Formula> value;
@@ -191,6 +198,11 @@ struct KernelPlan::Impl {
 
   // The tolerance of a problem, with every error that evaluating it can make.
   absl::StatusOr<TolerancePlan> EvaluateTolerance(const std::vector<Value>& slots) const;
+  // The same of a buffer.
+  absl::StatusOr<definition::BufferSize> EvaluateBufferSize(const definition::BufferFormula& buffer,
+                                                            const ResolvedProblem& problem,
+                                                            const std::vector<Value>& slots) const;
+  // The errors of EvaluateBufferSize.
   absl::StatusOr<BufferPlan> EvaluateBuffer(const definition::BufferFormula& buffer, const ResolvedProblem& problem,
                                             const std::vector<Value>& slots) const;
 };

@@ -84,6 +84,7 @@ absl::Status ResolveDims(const v1::Problem& problem, const KernelPlanAccess::Imp
 }
 
 absl::Status ResolvePins(const v1::Problem& problem, const KernelPlanAccess::Impl& impl, Config* pinned) {
+  if (problem.pinned().empty()) return absl::OkStatus();  // as nearly always
   for (const ParameterPlan& parameter : impl.parameters) {
     const std::string& name = parameter.parameter.name;
     const auto given = problem.pinned().find(name);
@@ -147,7 +148,7 @@ absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& imp
   RETURN_IF_ERROR(impl.EvaluateTolerance(slots).status());
   for (const BufferFormula& buffer : impl.buffers) {
     if (!IsOfProblem(buffer.length->uses)) continue;
-    RETURN_IF_ERROR(impl.EvaluateBuffer(buffer, resolved, slots).status());
+    RETURN_IF_ERROR(impl.EvaluateBufferSize(buffer, resolved, slots).status());
   }
   return resolved;
 }

@@ -59,7 +59,7 @@ std::string Value::ToText() const {
     case ValueType::kBool:
       return bool_value() ? "true" : "false";
     case ValueType::kInt:
-      return fmt::format("{}", int_value());
+      return fmt::format_int(int_value()).str();
     case ValueType::kFloat:
       return FloatText(float_value());
     case ValueType::kString:

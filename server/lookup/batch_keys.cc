@@ -1,11 +1,13 @@
 #include "server/lookup/batch_keys.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <charconv>
 #include <map>
 
 namespace tunefarm {
 namespace {
+
+constexpr size_t kIntBytesMax = 20;  // of a number's digits, and its sign
 
 // "NAME=" and "VALUE", as keys have them.
 std::string NameText(const std::string& name) { return Config({{name, Value("")}}).ToText(); }
@@ -35,23 +37,34 @@ BatchKeys::BatchKeys(const tunefarm::v1::BatchLookupConfigsRequest& request, con
     for (const std::string& text : column.strings()) pieces_.back().strings.push_back(ValueText(Value(text)));
     pieces_.emplace_back();
   }
+  key_.resize(KeyBytesMax());
   // Pins and seeds are in the key too, but a batch has none.
   works_ = used == columns.size() && Key(0) == first.key;
 }
 
-std::string_view BatchKeys::Key(int row) {
-  key_.clear();
+size_t BatchKeys::KeyBytesMax() const {
+  size_t bytes = 0;
   for (const Piece& piece : pieces_) {
-    key_ += piece.before;
+    size_t longest = kIntBytesMax;
+    for (const std::string& text : piece.strings) longest = std::max(longest, text.size());
+    bytes += piece.before.size() + longest;
+  }
+  return bytes;
+}
+
+std::string_view BatchKeys::Key(int row) {
+  char* at = key_.data();
+  for (const Piece& piece : pieces_) {
+    at = std::copy_n(piece.before.data(), piece.before.size(), at);
     if (piece.column == nullptr) break;
     if (piece.strings.empty()) {
-      const fmt::format_int digits(piece.column->ints(row));
-      key_.append(digits.data(), digits.size());
+      at = std::to_chars(at, at + kIntBytesMax, piece.column->ints(row)).ptr;
     } else {
-      key_ += piece.strings[piece.column->string_indexes(row)];
+      const std::string& text = piece.strings[piece.column->string_indexes(row)];
+      at = std::copy_n(text.data(), text.size(), at);
     }
   }
-  return key_;
+  return {key_.data(), static_cast<size_t>(at - key_.data())};
 }
 
 }  // namespace tunefarm

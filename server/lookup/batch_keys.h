@@ -30,9 +30,11 @@ class BatchKeys {
     std::vector<std::string> strings;                 // escaped, of a column of strings
   };
 
+  size_t KeyBytesMax() const;
+
   bool works_ = false;
   std::vector<Piece> pieces_;
-  std::string key_;
+  std::string key_;  // room for the longest one
 };
 
 }  // namespace tunefarm

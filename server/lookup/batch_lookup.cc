@@ -85,7 +85,8 @@ class Answers {
   bool TellsByConfig(tunefarm::v1::Match match) const { return configs_only_ || match == tunefarm::v1::MATCH_DEFAULT; }
 
   // `config`: its canonical text; not looked at unless TellsByConfig.
-  void Add(const BestPointer& best, std::string_view config, tunefarm::v1::Match match, double distance) {
+  void Add(const BestPointer& best, std::string_view config, tunefarm::v1::Match match, double distance,
+           double median_ns) {
     const tunefarm::v1::BestConfig* const address = best.get();
     const std::string_view identity =
         TellsByConfig(match) ? config : std::string_view(reinterpret_cast<const char*>(&address), sizeof(address));
@@ -99,7 +100,7 @@ class Answers {
         *response_->add_bests() = *best;
       }
     }
-    AddRow(found->second, match, distance, best->measurement().median_ns());
+    AddRow(found->second, match, distance, median_ns);
   }
 
   void AddNone() { AddRow(-1, tunefarm::v1::MATCH_NOT_FOUND, 0, 0); }
@@ -160,21 +161,20 @@ class MissedRows {
 // and a look at headers costs more than the rest of a row.
 class StaleBests {
  public:
-  // The query and the bests outlive it.
+  // The query outlives it.
   explicit StaleBests(const CatalogQuery* query) : query_(*query) {}
 
-  bool Has(const tunefarm::v1::BestConfig& best) {
-    if (last_ == nullptr || best.headers() != last_->headers() || best.driver_version() != last_->driver_version() ||
-        best.toolkit_version() != last_->toolkit_version()) {
-      is_last_stale_ = IsStale(query_, best);
-      last_ = &best;
+  bool Has(const CatalogEntry& entry) {
+    if (entry.conditions != last_conditions_) {
+      is_last_stale_ = IsStale(query_, *entry.best);
+      last_conditions_ = entry.conditions;
     }
     return is_last_stale_;
   }
 
  private:
   const CatalogQuery& query_;
-  const tunefarm::v1::BestConfig* last_ = nullptr;
+  std::optional<uint64_t> last_conditions_;
   bool is_last_stale_ = false;
 };
 
@@ -182,11 +182,12 @@ class StaleBests {
 // stale and that will not do.
 bool AnswerExactly(const Catalog::View& catalog, const CatalogQuery& query, int row, std::string_view key,
                    StaleBests* stale, Answers* answers, MissedRows* missed) {
-  const CatalogEntry* const entry = catalog.Find(query.program_digest(), key, query.class_id);
+  const CatalogEntry* const entry = catalog.Find(key);
   if (entry == nullptr) return false;
-  const bool is_stale = stale->Has(*entry->best);
+  const bool is_stale = stale->Has(*entry);
   if (is_stale && query.worst == tunefarm::v1::MATCH_EXACT) return false;
-  answers->Add(entry->best, entry->config, is_stale ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT, 0);
+  answers->Add(entry->best, entry->config, is_stale ? tunefarm::v1::MATCH_STALE : tunefarm::v1::MATCH_EXACT, 0,
+               entry->median_ns);
   if (is_stale) missed->Add(row, key, tunefarm::v1::MATCH_STALE, 0);
   return true;
 }
@@ -203,7 +204,7 @@ void AnswerResolved(const Catalog& catalog, const CatalogQuery& query, int row, 
     const auto config = query.plan->ParseConfig(answer.best->config());
     text = config.ok() ? config->ToText() : answer.best->config().SerializeAsString();
   }
-  answers->Add(answer.best, text, answer.match, answer.distance);
+  answers->Add(answer.best, text, answer.match, answer.distance, answer.best->measurement().median_ns());
 }
 
 }  // namespace
@@ -214,8 +215,6 @@ absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
                                                                     request.device_selector()));
   ASSIGN_OR_RETURN(const int rows, RowsOf(request));
   tunefarm::v1::BatchLookupConfigsResponse response;
-  const Catalog::View catalog = context.catalog->Read();
-  response.set_catalog_revision(catalog.revision());
   response.set_kernel(KernelName(target.plan->kernel_id()));
   response.set_program_digest(target.plan->program_digest());
   const auto resolve = [&](int row) -> absl::StatusOr<ResolvedProblem> {
@@ -225,6 +224,8 @@ absl::StatusOr<tunefarm::v1::BatchLookupConfigsResponse> LookupConfigs(
   };
   ASSIGN_OR_RETURN(const ResolvedProblem first, resolve(0));
   const CatalogQuery exact = target.Query(first, request.worst_match());
+  const Catalog::View catalog = context.catalog->Read(exact.program_digest(), exact.class_id);
+  response.set_catalog_revision(catalog.revision());
   StaleBests stale(&exact);
   BatchKeys keys(request, first);
   Answers answers(request.configs_only(), rows, &response);

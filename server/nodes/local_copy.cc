@@ -37,7 +37,7 @@ LocalCopy MakeLocalCopy(const Catalog& catalog, KernelRegistry* kernels) {
     best->set_program_digest(std::string(entry->program_digest));
     best->set_problem_key(std::string(entry->problem_key));
     best->set_class_id(std::string(entry->class_id));
-    best->set_config(entry->config);
+    best->set_config(std::string(entry->config));
     *best->mutable_best() = *entry->best;
   }
   for (const auto& [class_id, device_class] : catalog.Classes()) {

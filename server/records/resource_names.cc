@@ -50,7 +50,7 @@ std::string StudyNameOf(int64_t job_id, int number) { return fmt::format("jobs/{
 std::string TrialNameOf(int64_t job_id, int number, int64_t ordinal) {
   return fmt::format("jobs/{}/studies/{}/trials/{}", job_id, number, ordinal);
 }
-std::string KernelName(std::string_view kernel_id) { return fmt::format("kernels/{}", kernel_id); }
+std::string KernelName(std::string_view kernel_id) { return std::string("kernels/").append(kernel_id); }
 
 absl::StatusOr<int64_t> ParseJobName(std::string_view name) {
   const auto numbers = Numbers(name, {"jobs"});

@@ -156,14 +156,15 @@ TEST_F(CatalogTest, TwoNamesOfOneProgramShareTheirBest) {
   const auto found = catalog_.Find(plan->program_digest(), Problem(*plan, 1024).key, h200_.Id());
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->revision(), 2);
-  const Catalog::View view = catalog_.Read();
+  const std::string class_id = h200_.Id();
+  const Catalog::View view = catalog_.Read(plan->program_digest(), class_id);
   EXPECT_EQ(view.revision(), 2);
-  const CatalogEntry* const entry = view.Find(plan->program_digest(), Problem(*plan, 1024).key, h200_.Id());
+  const CatalogEntry* const entry = view.Find(Problem(*plan, 1024).key);
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->best, found);
   EXPECT_EQ(entry->kernel_name, "scale_too");
   File(*plan, Problem(*plan, 1024), h200_, 96);
-  EXPECT_EQ(view.Find(plan->program_digest(), Problem(*plan, 1024).key, h200_.Id()), entry);
+  EXPECT_EQ(view.Find(Problem(*plan, 1024).key), entry);
   File(*other, Problem(*other, 1024), h200_, 64);
   // As the database has it, and so after a restart.
   EXPECT_TRUE(catalog_.List("scale", 10, "")->first.empty());
@@ -192,6 +193,58 @@ TEST_F(CatalogTest, WhatIsRemovedAnswersNoQuestion) {
   EXPECT_TRUE(catalog_.List("", 10, "")->first.empty());
   File(*plan, Problem(*plan, 1024), h200_, 64);
   EXPECT_EQ(Ask(*plan, Problem(*plan, 1024), h200_).match, tunefarm::v1::MATCH_EXACT);
+}
+
+TEST_F(CatalogTest, CountsOtherProgramsOfTheProblem) {
+  const auto plan = Plan(), other = Plan("compile_options: '-DA'"), third = Plan("compile_options: '-DB'");
+  const auto count = [&](const KernelPlan& asked, int64_t n) {
+    const ResolvedProblem problem = Problem(asked, n);
+    const std::string class_id = h200_.Id();
+    CatalogQuery query;
+    query.plan = &asked;
+    query.problem = &problem;
+    query.device_class = &h200_;
+    query.class_id = class_id;
+    return catalog_.CountOtherPrograms(query);
+  };
+  EXPECT_EQ(count(*plan, 1024), 0);
+  File(*plan, Problem(*plan, 1024), h200_, 32);
+  EXPECT_EQ(count(*plan, 1024), 0) << "its own is no other one";
+  EXPECT_EQ(count(*third, 1024), 1) << "of a program that has none itself";
+  File(*other, Problem(*other, 1024), h200_, 64);
+  File(*other, Problem(*other, 1024), h200_, 32);  // the same again
+  File(*other, Problem(*other, 2048), h200_, 64);
+  File(*other, Problem(*other, 1024), h100_, 64);
+  EXPECT_EQ(count(*plan, 1024), 1);
+  EXPECT_EQ(count(*plan, 2048), 1);
+  EXPECT_EQ(count(*plan, 4096), 0);
+  EXPECT_EQ(count(*third, 1024), 2);
+  catalog_.Remove(Key(*other, Problem(*other, 1024), h200_), ++revision_);
+  EXPECT_EQ(count(*plan, 1024), 0);
+  EXPECT_EQ(count(*plan, 2048), 1) << "the other program still has this one";
+  catalog_.Remove(Key(*other, Problem(*other, 2048), h200_), ++revision_);
+  catalog_.Remove(Key(*other, Problem(*other, 1024), h100_), ++revision_);
+  EXPECT_EQ(count(*third, 1024), 1);
+  EXPECT_EQ(count(*plan, 1024), 0);
+}
+
+TEST(ConditionsOf, DifferWhereDriverToolkitOrHeadersDo) {
+  tunefarm::v1::BestConfig best;
+  best.set_driver_version("550");
+  best.set_toolkit_version("13.1");
+  best.set_headers(7);
+  const uint64_t before = ConditionsOf(best);
+  tunefarm::v1::BestConfig other = best;
+  other.set_note("tuned again");
+  EXPECT_EQ(ConditionsOf(other), before);
+  other.set_driver_version("551");
+  EXPECT_NE(ConditionsOf(other), before);
+  other = best;
+  other.set_toolkit_version("13.2");
+  EXPECT_NE(ConditionsOf(other), before);
+  other = best;
+  other.set_headers(8);
+  EXPECT_NE(ConditionsOf(other), before);
 }
 
 TEST_F(CatalogTest, ChangesSinceARevision) {
