@@ -117,14 +117,20 @@ bool KernelPlan::Impl::KeepsConstraints(const ResolvedProblem& problem, const Co
   });
 }
 
-std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const Config* config,
-                                           const DeviceClass* device, const LoadedEntry* loaded) const {
+std::vector<Value> KernelPlan::Impl::DimSlots(const ResolvedProblem& problem) const {
   std::vector<Value> slots;
-  slots.reserve(slot_count());
+  slots.reserve(dims.size());
   for (const definition::DimPlan& dim : dims) {
     const Value* value = problem.dims.Find(dim.name);
     slots.push_back(value != nullptr ? *value : dim.default_value.value_or(Value()));
   }
+  return slots;
+}
+
+std::vector<Value> KernelPlan::Impl::Slots(const ResolvedProblem& problem, const Config* config,
+                                           const DeviceClass* device, const LoadedEntry* loaded) const {
+  std::vector<Value> slots = DimSlots(problem);
+  slots.reserve(slot_count());
   for (const definition::ParameterPlan& parameter : parameters) {
     const Value* value = config == nullptr ? nullptr : config->Find(parameter.parameter.name);
     slots.push_back(value != nullptr ? *value : *parameter.parameter.default_value);

@@ -192,6 +192,8 @@ struct KernelPlan::Impl {
   size_t kernel_begin() const { return device_begin() + device_names.size(); }
   size_t slot_count() const { return kernel_begin() + 3; }
 
+  // The values of the first slots, those of dims: all that formulas read that IsOfProblem is true of.
+  std::vector<Value> DimSlots(const ResolvedProblem& problem) const;
   // The values of all slots. Names that `config` lacks take their defaults; kernel.* are zero unless given.
   std::vector<Value> Slots(const ResolvedProblem& problem, const Config* config, const DeviceClass* device,
                            const LoadedEntry* loaded) const;

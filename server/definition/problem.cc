@@ -144,7 +144,7 @@ absl::StatusOr<ResolvedProblem> ResolveProblem(const KernelPlanAccess::Impl& imp
   resolved.key = KeyOf(resolved);
   // What depends on dims alone is evaluated now, so that a problem that cannot be set up is refused before it is
   // queued.
-  const std::vector<Value> slots = impl.Slots(resolved, nullptr, nullptr, nullptr);
+  const std::vector<Value> slots = impl.DimSlots(resolved);
   RETURN_IF_ERROR(impl.EvaluateTolerance(slots).status());
   for (const BufferFormula& buffer : impl.buffers) {
     if (!IsOfProblem(buffer.length->uses)) continue;
