@@ -178,6 +178,29 @@ TEST_F(ProblemTest, PinsThatTheDefaultsContradictLeaveTheDefaultConfigAlone) {
   EXPECT_EQ(plan->DefaultConfig(*kept).Find("STAGES")->int_value(), 4);
 }
 
+TEST(ProblemOfTypes, FillsAreCheckedForTheTypeOfTheProblem) {
+  const auto plan = CompileText(R"kernel(
+display_name: "typed"
+language: LANGUAGE_CUDA
+sources { path: "t.cu" content: "//" }
+dims { name: "dtype" type: VALUE_TYPE_STRING values { string_value: "f32" } values { string_value: "i32" } }
+parameters { name: "BLOCK" values { ints: [64] } }
+arguments { name: "drawn" buffer { data_type_dim: "dtype" length: "64" access: ACCESS_IN fill { normal {} } } }
+arguments { name: "plain" buffer { data_type_dim: "dtype" length: "64" access: ACCESS_IN } }
+arguments { name: "y" buffer { data_type_dim: "dtype" length: "64" access: ACCESS_OUT } }
+launches { kernel { entry: "k" grid: "1" block: "BLOCK" arguments: ["drawn", "plain", "y"] } }
+reference { steps { kernel { entry: "p" grid: "1" block: "1" arguments: ["drawn", "plain", "y"] } } }
+)kernel");
+  ASSERT_TRUE(plan.ok()) << Message(plan.status());
+  v1::Problem problem;
+  (*problem.mutable_dims())["dtype"].set_string_value("f32");
+  EXPECT_TRUE((*plan)->ResolveProblem(problem).ok());
+  (*problem.mutable_dims())["dtype"].set_string_value("i32");
+  const absl::Status refused = (*plan)->ResolveProblem(problem).status();
+  EXPECT_EQ(Message(refused),
+            "arguments[0].buffer.fill.normal: normal fills are for floats, but 'drawn' is i32 in this problem");
+}
+
 TEST_F(ProblemTest, DevicesOfTheOtherKindAreRefused) {
   DeviceClass host;
   host.kind = DeviceKind::kHost;
