@@ -4,6 +4,7 @@
 
 #include "server/access/call_rules.h"
 #include "server/base/hash.h"
+#include "server/rpc/raw_call_queue.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 #include "tunefarm/agent/v1/agent.grpc.pb.h"
 #include "tunefarm/v1/access_service.grpc.pb.h"
@@ -38,6 +39,15 @@ TEST_F(RpcServerTest, AnAddressThatCannotBeBoundIsNamed) {
   EXPECT_EQ(server.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(server.status()), "LISTEN_FAILED");
   EXPECT_THAT(std::string(MessageOf(server.status())), HasSubstr(address));
+}
+
+TEST(RawCallQueue, EndsWhereNoServerCouldBeBuilt) {
+  RawCallQueue queue{CallSurroundings{}};
+  grpc::ServerBuilder builder;
+  queue.AddTo(&builder);
+  builder.AddListeningPort("unix:/no/such/folder/socket", grpc::InsecureServerCredentials());
+  ASSERT_EQ(builder.BuildAndStart(), nullptr);
+  queue.Stop();  // waits for no call: none was asked for
 }
 
 TEST_F(RpcServerTest, TcpTellsThePortItChose) {
