@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kThreads = 4;  // of each kind
 // Where there is too little processor time, what is asked for comes after what runs: the search for running jobs has a
-// nice value of 5.
-constexpr int kSpaceNice = 10, kLargeSpaceNice = 15;
+// nice value of 5. What is read, looked up or ordered is as urgent as trials are.
+constexpr int kSlowNice = 10, kSpaceNice = 10, kLargeSpaceNice = 15;
 // A call without a deadline, or with a longer one, is answered as if it had this one.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
 
@@ -49,7 +49,7 @@ constexpr Lane kFast;
 
 PublicCalls::PublicCalls(const RpcServices& services, const std::string& transport)
     : services_(services),
-      slow_(transport + "-slow", kThreads),
+      slow_(transport + "-slow", kThreads, [] { LowerPriority(kSlowNice); }),
       reads_(transport + "-read", kThreads),
       orders_(transport + "-order", kThreads),
       spaces_(
@@ -147,7 +147,7 @@ void PublicCalls::AddLookup(Router* router) {
       "tunefarm.v1.LookupService/LookupConfig", Lane{&reads_, kWaitMax},
       [api](const v1::LookupConfigRequest& request) { return api->LookupInMemory(request); },
       [api](const v1::LookupConfigRequest& request) { return api->LookupConfig(request); });
-  AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&slow_, kWaitMax}, api,
+  AddCall(router, "tunefarm.v1.LookupService/BatchLookupConfigs", Lane{&reads_, kWaitMax}, api,
           &LookupApi::BatchLookupConfigs);
   router->Add<v1::AgreeConfigRequest>("tunefarm.v1.LookupService/AgreeConfig", CallKind::kCall, Lane{&slow_, kWaitMax},
                                       [api](const CallContext& context, const v1::AgreeConfigRequest& request) {
