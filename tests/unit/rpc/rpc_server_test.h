@@ -5,6 +5,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -151,6 +152,7 @@ class RpcServerTest : public testing::Test {
 
   // Until the test's end, or release_.
   void Block() {
+    nice_of_blocked_ = getpriority(PRIO_PROCESS, 0);  // of the calling thread (Linux)
     if (++blocked_ == kBlockedMax) all_are_blocked_.Notify();
     release_.WaitForNotification();
   }
@@ -240,6 +242,7 @@ class RpcServerTest : public testing::Test {
   FakeEntropy entropy_;
   std::atomic<int> shutdowns_{0};
   std::atomic<int> blocked_{0};
+  std::atomic<int> nice_of_blocked_{0};
   std::atomic<bool> is_store_hung_{false};  // it does not answer some calls: see the constructor
   CompileConfigs compile_;                  // set by tests that compile
   Notification all_are_blocked_;

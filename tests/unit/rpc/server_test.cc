@@ -300,6 +300,7 @@ TEST_F(RpcServerTest, SlowCallsHoldUpNoLookUpsAndDeadlinesHold) {
   }
   // Every thread for slow calls that one principal may have is taken now.
   all_are_blocked_.WaitForNotification();
+  EXPECT_GE(nice_of_blocked_, 10) << "trials come before them";
   grpc::ClientContext context;
   v1::ListBestConfigsResponse bests;
   EXPECT_TRUE(v1::LookupService::NewStub(Channel("admin.sock"))->ListBestConfigs(&context, {}, &bests).ok());
