@@ -4,10 +4,10 @@
 #include <map>
 #include <tuple>
 
-#include "server/base/hash.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
 #include "server/catalog/best_row.h"
+#include "server/catalog/catalog_snapshot.h"
 #include "server/catalog/change_log.h"
 #include "server/catalog/entry_map.h"
 #include "server/catalog/nearest_shapes.h"
@@ -21,99 +21,17 @@ namespace tunefarm {
 using tunefarm::v1::BestConfig;
 using tunefarm::v1::Match;
 
-// The bests of one kernel name. Immutable once in a snapshot.
-struct Catalog::KernelShapes {
-  // One for each set of scaling dims that definitions of the name have, the one that was first asked for first.
-  static constexpr size_t kIndexesMax = 4;
-
-  std::map<std::string, size_t, std::less<>> programs;  // how many bests each has
-  std::vector<std::shared_ptr<const ShapeIndex>> indexes;
-
-  const ShapeIndex* Find(const ScalingDims& scaling_dims) const {
-    for (const auto& index : indexes) {
-      if (index->scaling_dims() == scaling_dims) return index.get();
-    }
-    return nullptr;
-  }
-};
-
-struct Catalog::Snapshot {
-  int64_t revision = 0;
-  EntryMap by_key;      // names share programs, and a key has one best under whatever name
-  EntryMap by_problem;  // by kernel name, problem and class, of whatever program
-  std::shared_ptr<const ChangeLog> changes = std::make_shared<ChangeLog>();
-  std::map<std::string, std::shared_ptr<const KernelShapes>, std::less<>> kernels;
-  std::map<std::string, std::shared_ptr<const DeviceClass>, std::less<>> classes;
-
-  // The best of exactly this key; null if there is none.
-  const CatalogEntry* Find(std::string_view program_digest, std::string_view problem_key,
-                           std::string_view class_id) const;
-  // The same, with the HashOfOwner of program and class.
-  const CatalogEntry* Find(uint64_t owner_hash, std::string_view program_digest, std::string_view problem_key,
-                           std::string_view class_id) const;
-  // Of the asked problem and a class, of whatever program of the name.
-  std::vector<const CatalogEntry*> OfProblem(const CatalogQuery& query, std::string_view class_id) const;
-  // Null if nothing is filed under the name.
-  const KernelShapes* Shapes(std::string_view kernel_name) const {
-    const auto found = kernels.find(kernel_name);
-    return found == kernels.end() ? nullptr : found->second.get();
-  }
-};
-
 namespace {
-
-uint64_t Join(uint64_t hash, std::string_view next) { return hash * 0x9E3779B97F4A7C15u + Xxh3(next); }
-
-// Of a program or a kernel name, and a class: the questions of a batch have it in common.
-uint64_t HashOfOwner(std::string_view program_or_name, std::string_view class_id) {
-  return Join(Xxh3(program_or_name), class_id);
-}
-
-uint64_t HashKey(const CatalogEntry& entry) {
-  return Join(HashOfOwner(entry.program_digest, entry.class_id), entry.problem_key);
-}
-uint64_t HashProblem(const CatalogEntry& entry) {
-  return Join(HashOfOwner(entry.kernel_name, entry.class_id), entry.problem_key);
-}
 
 // Configs that the asked definition is asked about before the search among others is given up.
 constexpr size_t kAskedMax = 256;
 
 }  // namespace
 
-const CatalogEntry* Catalog::Snapshot::Find(std::string_view program_digest, std::string_view problem_key,
-                                            std::string_view class_id) const {
-  return Find(HashOfOwner(program_digest, class_id), program_digest, problem_key, class_id);
-}
-
-const CatalogEntry* Catalog::Snapshot::Find(uint64_t owner_hash, std::string_view program_digest,
-                                            std::string_view problem_key, std::string_view class_id) const {
-  const CatalogEntry* found = nullptr;
-  by_key.ForEach(Join(owner_hash, problem_key), [&](const auto& entry) {
-    if (entry->problem_key == problem_key && entry->program_digest == program_digest && entry->class_id == class_id) {
-      found = entry.get();
-    }
-  });
-  return found;
-}
-
-std::vector<const CatalogEntry*> Catalog::Snapshot::OfProblem(const CatalogQuery& query,
-                                                              std::string_view class_id) const {
-  const std::string& name = query.plan->display_name();
-  const std::string& key = query.problem->key;
-  std::vector<const CatalogEntry*> found;
-  by_problem.ForEach(Join(HashOfOwner(name, class_id), key), [&](const auto& entry) {
-    if (entry->kernel_name == name && entry->problem_key == key && entry->class_id == class_id) {
-      found.push_back(entry.get());
-    }
-  });
-  return found;
-}
-
-Catalog::Catalog() : snapshot_(std::make_shared<Snapshot>()) {}
+Catalog::Catalog() : snapshot_(std::make_shared<CatalogSnapshot>()) {}
 Catalog::~Catalog() = default;
 
-std::shared_ptr<const Catalog::Snapshot> Catalog::Current() const {
+std::shared_ptr<const CatalogSnapshot> Catalog::Current() const {
   MutexLock lock(&mutex_);
   return snapshot_;
 }
@@ -167,7 +85,7 @@ absl::Status Catalog::Load(const CatalogContents& contents) {
     by_problem.emplace_back(HashProblem(*entry), entry);
   }
   MutexLock lock(&change_mutex_);
-  auto snapshot = std::make_shared<Snapshot>();
+  auto snapshot = std::make_shared<CatalogSnapshot>();
   snapshot->classes = Current()->classes;
   snapshot->revision = contents.revision;
   snapshot->kernels.insert(kernels.begin(), kernels.end());
@@ -190,51 +108,22 @@ absl::StatusOr<std::shared_ptr<const CatalogEntry>> Catalog::MakeEntry(const Bes
   return entry;
 }
 
-void Catalog::TakeOut(const CatalogEntry& entry, Snapshot* snapshot) {
-  snapshot->by_key.Erase(HashKey(entry), &entry);
-  snapshot->by_problem.Erase(HashProblem(entry), &entry);
-  const auto named = snapshot->kernels.find(entry.kernel_name);
-  auto kernel = std::make_shared<KernelShapes>(*named->second);
-  const auto program = kernel->programs.find(entry.program_digest);
-  if (--program->second == 0) kernel->programs.erase(program);
-  for (auto& index : kernel->indexes) {
-    auto changed = std::make_shared<ShapeIndex>(*index);
-    changed->Erase(entry);
-    index = std::move(changed);
-  }
-  if (kernel->programs.empty()) {
-    snapshot->kernels.erase(named);
-  } else {
-    named->second = std::move(kernel);
-  }
-}
-
 absl::Status Catalog::Update(const BestRow& row) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const CatalogEntry> entry, MakeEntry(row));
   MutexLock lock(&change_mutex_);
   const auto now = Current();
-  auto snapshot = std::make_shared<Snapshot>(*now);
+  auto snapshot = std::make_shared<CatalogSnapshot>(*now);
   auto changes = std::make_shared<ChangeLog>(*now->changes);
   const CatalogEntry* const old = now->Find(row.program_digest, row.problem_key, row.class_id);  // under whatever name
   if (old != nullptr) {
     if (old->best->revision() >= row.revision) return absl::OkStatus();
-    TakeOut(*old, snapshot.get());
+    snapshot->Erase(*old);
     if (old->kernel_name != row.kernel_name) {
       changes->Removed(
           {{row.program_digest, row.problem_key, row.class_id}, std::string(old->kernel_name), row.revision});
     }
   }
-  snapshot->by_key.Insert(HashKey(*entry), entry);
-  snapshot->by_problem.Insert(HashProblem(*entry), entry);
-  auto& slot = snapshot->kernels[row.kernel_name];
-  auto kernel = slot == nullptr ? std::make_shared<KernelShapes>() : std::make_shared<KernelShapes>(*slot);
-  ++kernel->programs[row.program_digest];
-  for (auto& index : kernel->indexes) {
-    auto changed = std::make_shared<ShapeIndex>(*index);
-    changed->Insert(entry);
-    index = std::move(changed);
-  }
-  slot = std::move(kernel);
+  snapshot->Insert(entry);
   changes->Filed(entry);
   snapshot->changes = std::move(changes);
   snapshot->revision = std::max(snapshot->revision, row.revision);
@@ -247,8 +136,8 @@ void Catalog::Remove(const BestKey& key, int64_t revision) {
   const auto now = Current();
   const CatalogEntry* const old = now->Find(key.program_digest, key.problem_key, key.class_id);
   if (old == nullptr || old->best->revision() >= revision) return;
-  auto snapshot = std::make_shared<Snapshot>(*now);
-  TakeOut(*old, snapshot.get());
+  auto snapshot = std::make_shared<CatalogSnapshot>(*now);
+  snapshot->Erase(*old);
   auto changes = std::make_shared<ChangeLog>(*now->changes);
   changes->Removed({key, std::string(old->kernel_name), revision});
   snapshot->changes = std::move(changes);
@@ -288,20 +177,20 @@ CatalogChanges Catalog::ChangesSince(int64_t revision, std::string_view kernel_n
 
 void Catalog::AddClass(std::string_view class_id, const DeviceClass& device_class) {
   MutexLock lock(&change_mutex_);
-  auto snapshot = std::make_shared<Snapshot>(*Current());
+  auto snapshot = std::make_shared<CatalogSnapshot>(*Current());
   snapshot->classes.insert_or_assign(std::string(class_id), std::make_shared<DeviceClass>(device_class));
   Publish(std::move(snapshot));
 }
 
 // What is replaced may be the last of its kind, which takes time to free: that is after the lock that readers take.
-void Catalog::Publish(std::shared_ptr<const Snapshot> snapshot) const {
+void Catalog::Publish(std::shared_ptr<const CatalogSnapshot> snapshot) const {
   MutexLock lock(&mutex_);
   snapshot_.swap(snapshot);
   ++version_;
 }
 
-std::shared_ptr<const Catalog::Snapshot> Catalog::WithIndex(std::string_view kernel_name,
-                                                            const ScalingDims& scaling_dims) const {
+std::shared_ptr<const CatalogSnapshot> Catalog::WithIndex(std::string_view kernel_name,
+                                                          const ScalingDims& scaling_dims) const {
   MutexLock lock(&change_mutex_);
   const auto now = Current();
   const KernelShapes* const known = now->Shapes(kernel_name);
@@ -313,7 +202,7 @@ std::shared_ptr<const Catalog::Snapshot> Catalog::WithIndex(std::string_view ker
   auto kernel = std::make_shared<KernelShapes>(*known);
   if (kernel->indexes.size() == KernelShapes::kIndexesMax) kernel->indexes.erase(kernel->indexes.begin());
   kernel->indexes.push_back(std::make_shared<ShapeIndex>(scaling_dims, entries));
-  auto snapshot = std::make_shared<Snapshot>(*now);
+  auto snapshot = std::make_shared<CatalogSnapshot>(*now);
   snapshot->kernels.find(kernel_name)->second = std::move(kernel);
   Publish(snapshot);
   return snapshot;
@@ -330,7 +219,7 @@ Catalog::View Catalog::Read(std::string_view program_digest, std::string_view cl
   return View(Current(), program_digest, class_id);
 }
 
-Catalog::View::View(std::shared_ptr<const Snapshot> snapshot, std::string_view program_digest,
+Catalog::View::View(std::shared_ptr<const CatalogSnapshot> snapshot, std::string_view program_digest,
                     std::string_view class_id)
     : snapshot_(std::move(snapshot)),
       program_digest_(program_digest),
@@ -343,13 +232,13 @@ const CatalogEntry* Catalog::View::Find(std::string_view problem_key) const {
 
 int64_t Catalog::View::revision() const { return snapshot_->revision; }
 
-std::shared_ptr<const BestConfig> Catalog::OfOtherProgram(const Snapshot& snapshot, const CatalogQuery& query,
+std::shared_ptr<const BestConfig> Catalog::OfOtherProgram(const CatalogSnapshot& snapshot, const CatalogQuery& query,
                                                           Acceptance* acceptance) {
   std::vector<const CatalogEntry*> found = snapshot.OfProblem(query, query.class_id);
   return FirstAccepted(&found, query, acceptance);
 }
 
-std::shared_ptr<const BestConfig> Catalog::OfOtherClass(const Snapshot& snapshot, const ShapeIndex& index,
+std::shared_ptr<const BestConfig> Catalog::OfOtherClass(const CatalogSnapshot& snapshot, const ShapeIndex& index,
                                                         const CatalogQuery& query, Acceptance* acceptance) {
   const KernelPlan& plan = *query.plan;
   const Config& dims = query.problem->dims;
@@ -389,7 +278,7 @@ std::shared_ptr<const BestConfig> Catalog::FirstAccepted(std::vector<const Catal
   return nullptr;
 }
 
-CatalogAnswer Catalog::NearShape(const Snapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
+CatalogAnswer Catalog::NearShape(const CatalogSnapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
                                  Acceptance* acceptance) {
   const Config& dims = query.problem->dims;
   NearestShapes nearest(*query.plan, index, index.Place(query.class_id, dims));

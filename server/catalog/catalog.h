@@ -28,6 +28,8 @@
 
 namespace tunefarm {
 
+struct CatalogSnapshot;
+
 struct CatalogAnswer {
   std::shared_ptr<const tunefarm::v1::BestConfig> best;  // null for NOT_FOUND; for DEFAULT only the config is set
   tunefarm::v1::Match match = tunefarm::v1::MATCH_NOT_FOUND;
@@ -116,38 +118,34 @@ class Catalog {
   std::vector<std::pair<std::string, std::shared_ptr<const DeviceClass>>> Classes() const;
 
  private:
-  struct KernelShapes;
-  struct Snapshot;
-
   static absl::StatusOr<std::shared_ptr<const CatalogEntry>> MakeEntry(const BestRow& row);
-  // Takes an entry out of all indexes.
-  static void TakeOut(const CatalogEntry& entry, Snapshot* snapshot);
   // The best of the asked problem by another program on the asked class; null if there is none that is accepted.
-  static std::shared_ptr<const tunefarm::v1::BestConfig> OfOtherProgram(const Snapshot& snapshot,
+  static std::shared_ptr<const tunefarm::v1::BestConfig> OfOtherProgram(const CatalogSnapshot& snapshot,
                                                                         const CatalogQuery& query,
                                                                         Acceptance* acceptance);
   // The best of the asked problem, else of one that differs in its inputs, by any program on the other classes of the
   // asked compute capability; null if there is none that is accepted.
-  static std::shared_ptr<const tunefarm::v1::BestConfig> OfOtherClass(const Snapshot& snapshot, const ShapeIndex& index,
+  static std::shared_ptr<const tunefarm::v1::BestConfig> OfOtherClass(const CatalogSnapshot& snapshot,
+                                                                      const ShapeIndex& index,
                                                                       const CatalogQuery& query,
                                                                       Acceptance* acceptance);
-  static CatalogAnswer NearShape(const Snapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
+  static CatalogAnswer NearShape(const CatalogSnapshot& snapshot, const ShapeIndex& index, const CatalogQuery& query,
                                  Acceptance* acceptance);
   static std::shared_ptr<const tunefarm::v1::BestConfig> FirstAccepted(std::vector<const CatalogEntry*>* entries,
                                                                        const CatalogQuery& query,
                                                                        Acceptance* acceptance);
 
-  std::shared_ptr<const Snapshot> Current() const LOCKS_EXCLUDED(mutex_);
-  void Publish(std::shared_ptr<const Snapshot> snapshot) const EXCLUSIVE_LOCKS_REQUIRED(change_mutex_)
+  std::shared_ptr<const CatalogSnapshot> Current() const LOCKS_EXCLUDED(mutex_);
+  void Publish(std::shared_ptr<const CatalogSnapshot> snapshot) const EXCLUSIVE_LOCKS_REQUIRED(change_mutex_)
       LOCKS_EXCLUDED(mutex_);
   // A snapshot with an index for these scaling dims, made at the first question that needs it.
-  std::shared_ptr<const Snapshot> WithIndex(std::string_view kernel_name, const ScalingDims& scaling_dims) const
+  std::shared_ptr<const CatalogSnapshot> WithIndex(std::string_view kernel_name, const ScalingDims& scaling_dims) const
       LOCKS_EXCLUDED(change_mutex_, mutex_);
 
   // Held while a snapshot is made of the one before; mutex_ only while they are exchanged.
   mutable Mutex change_mutex_ ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
-  mutable std::shared_ptr<const Snapshot> snapshot_ GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const CatalogSnapshot> snapshot_ GUARDED_BY(mutex_);
   mutable int64_t version_ GUARDED_BY(mutex_) = 0;
 };
 
@@ -159,9 +157,9 @@ class Catalog::View {
 
  private:
   friend class Catalog;
-  View(std::shared_ptr<const Snapshot> snapshot, std::string_view program_digest, std::string_view class_id);
+  View(std::shared_ptr<const CatalogSnapshot> snapshot, std::string_view program_digest, std::string_view class_id);
 
-  std::shared_ptr<const Snapshot> snapshot_;
+  std::shared_ptr<const CatalogSnapshot> snapshot_;
   std::string_view program_digest_, class_id_;
   uint64_t owner_hash_;
 };

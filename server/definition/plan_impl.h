@@ -200,11 +200,11 @@ struct KernelPlan::Impl {
 
   // The tolerance of a problem, with every error that evaluating it can make.
   absl::StatusOr<TolerancePlan> EvaluateTolerance(const std::vector<Value>& slots) const;
-  // The same of a buffer.
+  // The size of a buffer in a problem, with every error that evaluating the buffer can make.
   absl::StatusOr<definition::BufferSize> EvaluateBufferSize(const definition::BufferFormula& buffer,
                                                             const ResolvedProblem& problem,
                                                             const std::vector<Value>& slots) const;
-  // The errors of EvaluateBufferSize.
+  // The size with all that does not depend on the problem; fails as EvaluateBufferSize does.
   absl::StatusOr<BufferPlan> EvaluateBuffer(const definition::BufferFormula& buffer, const ResolvedProblem& problem,
                                             const std::vector<Value>& slots) const;
 };

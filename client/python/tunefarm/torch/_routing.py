@@ -33,7 +33,8 @@ def sorted_rows(topk_ids: Tensor, experts: int) -> Rows:
 
 
 def sorted_rows_now(ids: Tensor, experts: int) -> Tuple[Tensor, Tensor]:
-    if kernels is not None and ids.is_contiguous() and kernels.is_current(ids):
+    if (kernels is not None and ids.is_contiguous() and kernels.is_current(ids) and
+            ids.shape[0] * experts <= kernels.SORTED_MAX):
         ends, indices = _new_rows(ids, experts)
         kernels.sort_rows(ids, ends, indices)
         return ends, indices

@@ -11,6 +11,7 @@ from torch import Tensor
 _SCALED = tl.constexpr(128)  # elements of a row that have one scale
 _MAX = tl.constexpr(448.0)  # the largest e4m3
 _SMALLEST = tl.constexpr(2.0**-117)  # a block without a larger magnitude has the scale 1
+SORTED_MAX = 1 << 23  # rows times experts: each expert's program reads all rows, and more are sorted faster by torch
 _BLOCKS = 8  # of a row that one program quantises
 _COLUMNS = 1024  # of a token that one program adds up
 
