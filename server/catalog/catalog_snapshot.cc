@@ -65,12 +65,12 @@ void CatalogSnapshot::Erase(const CatalogEntry& entry) {
 }
 
 const CatalogEntry* CatalogSnapshot::Find(std::string_view program_digest, std::string_view problem_key,
-                                            std::string_view class_id) const {
+                                          std::string_view class_id) const {
   return Find(HashOfOwner(program_digest, class_id), program_digest, problem_key, class_id);
 }
 
 const CatalogEntry* CatalogSnapshot::Find(uint64_t owner_hash, std::string_view program_digest,
-                                            std::string_view problem_key, std::string_view class_id) const {
+                                          std::string_view problem_key, std::string_view class_id) const {
   const CatalogEntry* found = nullptr;
   by_key.ForEach(Join(owner_hash, problem_key), [&](const auto& entry) {
     if (entry->problem_key == problem_key && entry->program_digest == program_digest && entry->class_id == class_id) {
@@ -81,7 +81,7 @@ const CatalogEntry* CatalogSnapshot::Find(uint64_t owner_hash, std::string_view 
 }
 
 std::vector<const CatalogEntry*> CatalogSnapshot::OfProblem(const CatalogQuery& query,
-                                                              std::string_view class_id) const {
+                                                            std::string_view class_id) const {
   const std::string& name = query.plan->display_name();
   const std::string& key = query.problem->key;
   std::vector<const CatalogEntry*> found;

@@ -2,8 +2,7 @@
 
 namespace tunefarm {
 
-PendingReads::PendingReads(Clock* clock, Duration time_max)
-    : clock_(clock), time_max_(time_max), executor_("rpc-pending", clock) {
+PendingReads::PendingReads(Executor* executor, Duration time_max) : executor_(executor), time_max_(time_max) {
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mutex);
     shard.oldest.next = shard.oldest.previous = &shard.oldest;
@@ -12,7 +11,7 @@ PendingReads::PendingReads(Clock* clock, Duration time_max)
 }
 
 void PendingReads::Add(Entry* entry) {
-  entry->since = clock_->Now();
+  entry->since = executor_->clock()->Now();
   entry->shard = next_shard_.fetch_add(1, std::memory_order_relaxed) % shards_.size();
   Shard& shard = shards_[entry->shard];
   MutexLock lock(&shard.mutex);
@@ -30,14 +29,14 @@ void PendingReads::Remove(Entry* entry) {
 }
 
 void PendingReads::SweepLater() {
-  executor_.PostAfter(time_max_ / 4, [this] {
+  executor_->PostAfter(time_max_ / 4, [this] {
     Sweep();
     SweepLater();
   });
 }
 
 void PendingReads::Sweep() {
-  const MonotonicTime now = clock_->Now();
+  const MonotonicTime now = executor_->clock()->Now();
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mutex);
     for (Entry* entry = shard.oldest.next; entry != &shard.oldest && now - entry->since >= time_max_;

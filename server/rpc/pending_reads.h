@@ -31,8 +31,8 @@ class PendingReads {
     Entry* next = nullptr;
   };
 
-  // The clock outlives it.
-  PendingReads(Clock* clock, Duration time_max);
+  // The executor ends before it does.
+  PendingReads(Executor* executor, Duration time_max);
   // No entry is left.
   ~PendingReads() = default;
   PendingReads(const PendingReads&) = delete;
@@ -50,11 +50,10 @@ class PendingReads {
   void SweepLater();
   void Sweep();
 
-  Clock* const clock_;
+  Executor* const executor_;
   const Duration time_max_;
   std::atomic<size_t> next_shard_{0};
   std::array<Shard, 16> shards_;
-  ThreadExecutor executor_;  // last: ends first
 };
 
 }  // namespace tunefarm

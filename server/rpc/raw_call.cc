@@ -3,6 +3,8 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -26,6 +28,8 @@ constexpr size_t kMessageBytesMax = 16 << 20;
 constexpr size_t kParsedBytesMax = 64 << 20;
 // Where most requests are parsed; larger ones take more from the heap.
 constexpr size_t kArenaBlockBytes = 16 << 10;
+// A call without a deadline counts as one with this.
+constexpr int64_t kDeadlineMsMax = 3'600'000;
 
 absl::Status CheckMessageSize(size_t bytes) {
   if (bytes <= kMessageBytesMax) return absl::OkStatus();
@@ -96,7 +100,7 @@ void RawCall::Begin() {
   const std::string_view path = context_.method();
   if (path.substr(0, 1) == "/") route_ = around_.router->Find(path.substr(1));
   if (route_ == nullptr) {
-    Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
+    FinishRefused(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
     return;
   }
   if (route_->probe) {
@@ -106,7 +110,7 @@ void RawCall::Begin() {
   }
   absl::StatusOr<CallContext> caller = around_.entrance->Authorize(context_, route_->call);
   if (!caller.ok()) {
-    Finish(ToGrpc(caller.status()));
+    FinishRefused(ToGrpc(caller.status()));
     return;
   }
   caller_ = *std::move(caller);
@@ -132,7 +136,22 @@ void RawCall::FinishWith(const grpc::ByteBuffer& response) {
 
 void RawCall::Refuse(const absl::Status& status) {
   around_.entrance->Record(caller_, route_->call, nullptr, nullptr, status);
-  Finish(ToGrpc(status));
+  FinishRefused(ToGrpc(status));
+}
+
+void RawCall::FinishRefused(const grpc::Status& status) {
+  // An agent pauses by itself, and jobs wait for what it reports.
+  if (route_ != nullptr && IsOfAgents()) {
+    Finish(status);
+    return;
+  }
+  around_.refusals->Send(caller_.principal.name, TimeLeft(), [this, status] { Finish(status); });
+}
+
+Duration RawCall::TimeLeft() const {
+  const int64_t deadline_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(context_.deadline().time_since_epoch()).count();
+  return std::chrono::milliseconds(std::min(deadline_ms - around_.clock->WallMs(), kDeadlineMsMax));
 }
 
 void RawCall::OnReadDone(bool ok) {

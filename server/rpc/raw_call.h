@@ -26,6 +26,7 @@
 #include "server/base/clock.h"
 #include "server/base/executor.h"
 #include "server/rpc/entrance.h"
+#include "server/rpc/late_refusals.h"
 #include "server/rpc/pending_reads.h"
 
 namespace tunefarm {
@@ -42,6 +43,7 @@ struct CallSurroundings {
   OpenCalls* open_calls = nullptr;
   CallLimits* limits = nullptr;
   PendingReads* reads = nullptr;
+  LateRefusals* refusals = nullptr;
   Clock* clock = nullptr;
   const Router* router = nullptr;
 };
@@ -119,6 +121,9 @@ class RawCall final : public Call {
   absl::StatusOr<const google::protobuf::Message*> Read(google::protobuf::Arena* arena);
   // A refusal that the gate did not make.
   void Refuse(const absl::Status& status);
+  // The call's end with a refusal, at once or late; the call may be gone when it returns.
+  void FinishRefused(const grpc::Status& status);
+  Duration TimeLeft() const;  // until its deadline
   // The call's end without an answer, and with one. One of them, once.
   void Finish(const grpc::Status& status);
   void FinishWith(const grpc::ByteBuffer& response);

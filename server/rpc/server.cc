@@ -16,6 +16,7 @@
 
 #include "server/api/public_calls.h"
 #include "server/api/router.h"
+#include "server/base/executor.h"
 #include "server/base/log.h"
 #include "server/base/status.h"
 #include "server/base/status_macros.h"
@@ -144,12 +145,15 @@ int CallThreads() { return std::clamp(static_cast<int>(gpr_cpu_num_cores()) / 2,
 struct RpcServer::Impl {
   Impl(const RpcServices& services_used, Clock* clock, const RpcServerOptions& options)
       : services(services_used),
-        reads(clock, options.request_time_max),
+        timers(std::in_place, "rpc-pending", clock),
+        reads(&*timers, options.request_time_max),
+        refusals(&*timers),
         entrance(options.gate != nullptr ? options.gate : &open_gate, ListenerOf(options)),
         around({.entrance = &entrance,
                 .open_calls = services.calls,
                 .limits = options.limits != nullptr ? options.limits : &own_limits,
                 .reads = &reads,
+                .refusals = &refusals,
                 .clock = clock,
                 .router = &router}),
         public_calls(services, "rpc"),
@@ -165,8 +169,12 @@ struct RpcServer::Impl {
                     [this] { return std::string(is_serving.load() ? "\x08\x01" : "\x08\x02"); });
   }
 
+  ~Impl() { timers.reset(); }  // before what its tasks touch
+
   const RpcServices services;
+  std::optional<ThreadExecutor> timers;
   PendingReads reads;
+  LateRefusals refusals;
   const Gate open_gate{GateOptions{}};
   const Entrance entrance;
   CallLimits own_limits;
@@ -250,6 +258,7 @@ void RpcServer::Shutdown(Duration grace) {
   if (impl_->is_shut_down || !impl_->server) return;
   impl_->is_shut_down = true;
   for (Door& door : impl_->doors) door.Close();
+  impl_->refusals.End();
   const gpr_timespec deadline =
       gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(grace.count(), GPR_TIMESPAN));
   impl_->server->Shutdown(deadline);

@@ -7,7 +7,7 @@ daemon's memory.
 
 The daemon has its default limits, and each client that is known has a certificate of its own.
 
-The job is the median of three, each of a problem of its own, so that none repeats the results of another. Five such jobs
+The job is the median of nine, each of a problem of its own, so that none repeats the results of another. Five such jobs
 run before: a search learns from at most four earlier studies, so that all that are timed have as many to learn from.
 
 --mib: size of the requests that explode when they are parsed. --expensive-spaces: two of the ten submit definitions of 8
@@ -93,7 +93,7 @@ def main():
         with PlainCalls(f"unix:{farm.directory}/run/client.sock") as calls:
             while time.monotonic() - begin < options.seconds:
                 took.append(calls.seconds("/tunefarm.v1.LookupService/LookupConfig", LOOKUP))
-        job = statistics.median(job_seconds(farm) for _ in range(3))
+        job = statistics.median(job_seconds(farm) for _ in range(9))
         print(f"{what:16} {quantiles(took)} {job:9.2f} {memory(farm.process.pid, 'VmRSS') >> 20:9} "
               f"{memory(farm.process.pid, 'VmHWM') >> 20:9}", flush=True)
 

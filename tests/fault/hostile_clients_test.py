@@ -2,12 +2,14 @@
 words. `tests/bench/hostile_clients.py` shows what it costs the others."""
 
 import contextlib
+import itertools
 import pathlib
 import re
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -15,12 +17,14 @@ import urllib.request
 import fault_case
 from fault_case import BIN, HANG_SECONDS, QUICK, FaultFarm
 from farm import wait_until
-from hostile_peers import LOOKUP, TEN, HostilePeer, http2_connection, memory, until_closed
+from hostile_peers import IN_FLIGHT, LOOKUP, TEN, HostilePeer, http2_connection, memory, until_closed
 from plain_calls import PlainCalls
 
 PEAK_BYTES_MAX = 600 << 20
 KEPT_BYTES_MAX = 32 << 20  # of what the attacks took
 LOOKUPS = 200
+ATTACK_SECONDS = 6  # at least; longer than the latest refusal
+REFUSED_AT_ONCE, REFUSED_LATE_SECONDS = 20, 5  # server/rpc/late_refusals.h
 WATCHES_MAX = 512  # of one principal; the two that watch want 800
 
 
@@ -77,7 +81,10 @@ class HostileClients(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             peers = [stack.enter_context(self.peer(kind, address, pages)) for kind in TEN]
             with PlainCalls(f"unix:{farm.directory}/run/client.sock") as calls:
-                for number in range(LOOKUPS):
+                begin = time.monotonic()
+                for number in itertools.count():
+                    if number >= LOOKUPS and time.monotonic() - begin >= ATTACK_SECONDS:
+                        break
                     # Not repeated: peers on the network close no connection of this machine's users.
                     calls.seconds("/tunefarm.v1.LookupService/LookupConfig", LOOKUP)
                     if number % 10 == 0:
@@ -92,9 +99,15 @@ class HostileClients(unittest.TestCase):
             farm.start()
             farm.cli("tune", "noop_host", "--max-trials", "8", *QUICK)
             before = memory(farm.process.pid, "VmRSS")
+            began = time.monotonic()
             peers = self.attack(farm)
+            seconds = time.monotonic() - began
             for peer in peers:
                 print(peer.kind, peer.counts, flush=True)
+            for kind in ("nobody", "explode"):  # each of them one caller, with so many calls in flight
+                in_flight = IN_FLIGHT * TEN.count(kind)
+                refusals = sum(sum(peer.counts.values()) for peer in peers if peer.kind == kind)
+                self.assertLessEqual(refusals, REFUSED_AT_ONCE + in_flight / REFUSED_LATE_SECONDS * (seconds + REFUSED_LATE_SECONDS))
             refused = {"nobody": "UNAUTHENTICATED", "explode": "RESOURCE_EXHAUSTED"}
             for peer in peers:
                 if peer.kind in refused:

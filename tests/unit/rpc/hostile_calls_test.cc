@@ -1,17 +1,55 @@
 // Calls of clients that send what is too much, too early or nonsense, over real sockets.
 #include <chrono>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "server/api/call_limits.h"
+#include "server/rpc/late_refusals.h"
 #include "tests/unit/rpc/rpc_server_test.h"
 
 namespace tunefarm {
 namespace {
 
 using testing::HasSubstr;
+
+// Calls with an empty request, all under way at once. Outlives them: each is awaited.
+class CallsInFlight {
+ public:
+  explicit CallsInFlight(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {}
+
+  grpc::ClientContext* Start(const std::string& method) {
+    const grpc::Slice nothing("");
+    const grpc::ByteBuffer request(&nothing, 1);
+    Call& call = calls_.emplace_back();
+    call.reader = stub_.PrepareUnaryCall(&call.context, method, request, &queue_);
+    call.reader->StartCall();
+    call.reader->Finish(&call.response, &call.status, &call);
+    return &call.context;
+  }
+  grpc::ClientContext* context(int number) { return &calls_[static_cast<size_t>(number)].context; }
+  // The outcome of the next one that ends.
+  grpc::Status Await() {
+    void* tag = nullptr;
+    bool ok = false;
+    TUNEFARM_CHECK(queue_.Next(&tag, &ok));
+    return static_cast<Call*>(tag)->status;
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+  };
+
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue queue_;
+  std::deque<Call> calls_;
+};
 
 class HostileCallsTest : public RpcServerTest {
  protected:
@@ -62,6 +100,26 @@ TEST_F(HostileCallsTest, WhoMayNotCallIsToldSoWhateverIsSent) {
   }
 }
 
+// Refusals that wait for their turn are sent when the server ends.
+TEST_F(HostileCallsTest, RefusalsThatAreLateAreSentBeforeTheEnd) {
+  constexpr int kCalls = LateRefusals::kAtOnceMax + 100;  // the last ones after 5 s
+  constexpr Duration kGrace = std::chrono::seconds(2);
+  CallLimits limits;
+  const auto server = Limited("late.sock", &limits);
+  CallsInFlight calls(Channel("late.sock"));
+  for (int i = 0; i < kCalls; ++i) calls.Start("/tunefarm.v1.ServerService/CreateBackup");
+  int refused = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    if (i == LateRefusals::kAtOnceMax + 1) server->Shutdown(kGrace);
+    const grpc::StatusCode code = calls.Await().error_code();
+    if (code == grpc::StatusCode::PERMISSION_DENIED) ++refused;
+    // One that gRPC had not handed over before the end is not a call of the server.
+    else
+      EXPECT_EQ(code, grpc::StatusCode::UNAVAILABLE);
+  }
+  EXPECT_GT(refused, kCalls - 20) << "those whose turn it was are fewer";
+}
+
 TEST_F(HostileCallsTest, WhatExplodesWhenItIsParsedIsRefused) {
   v1::CreateKernelRequest entries;
   for (int i = 0; i < (1 << 20); ++i) entries.mutable_kernel()->add_parameters();
@@ -94,32 +152,15 @@ TEST_F(HostileCallsTest, CompressedRequestsAreRefused) {
 
 // Their ends come while they arrive.
 TEST_F(HostileCallsTest, CallsThatAreCancelledAtOnceEndOnce) {
-  struct Call {
-    grpc::ClientContext context;
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
-  };
   constexpr char kLookup[] = "/tunefarm.v1.LookupService/LookupConfig";
-  grpc::GenericStub stub(Channel("client.sock"));
-  grpc::CompletionQueue queue;
-  const grpc::Slice nothing("");
-  const grpc::ByteBuffer request(&nothing, 1);
-  std::vector<std::unique_ptr<Call>> calls;
-  for (int i = 0; i < 4000; ++i) {
-    calls.push_back(std::make_unique<Call>());
-    Call& call = *calls.back();
-    call.reader = stub.PrepareUnaryCall(&call.context, kLookup, request, &queue);
-    call.reader->StartCall();
-    call.reader->Finish(&call.response, &call.status, nullptr);
-    if (i % 2 == 1) calls[static_cast<size_t>(i) - 1]->context.TryCancel();
-    call.context.TryCancel();
+  constexpr int kCalls = 4000;
+  CallsInFlight calls(Channel("client.sock"));
+  for (int i = 0; i < kCalls; ++i) {
+    grpc::ClientContext* const context = calls.Start(kLookup);
+    if (i % 2 == 1) calls.context(i - 1)->TryCancel();
+    context->TryCancel();
   }
-  for (size_t i = 0; i < calls.size(); ++i) {
-    void* tag = nullptr;
-    bool ok = false;
-    ASSERT_TRUE(queue.Next(&tag, &ok));
-  }
+  for (int i = 0; i < kCalls; ++i) calls.Await();
   EXPECT_EQ(ReasonIn(Send("client.sock", kLookup, "")), "KERNEL_NOT_FOUND");
 }
 
