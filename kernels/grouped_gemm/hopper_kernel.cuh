@@ -11,7 +11,6 @@
 namespace hopper {
 
 HOPPER_FN void SetUp(const Arguments& arguments, const Table& table, const Barriers& barriers, int thread) {
-  if (thread < 32) BuildTable(arguments, table, thread);
   if (thread == 32) {
     for (int stage = 0; stage < kStages; ++stage) {
       BarrierInit(barriers.Full(stage), kFullArrivals);
@@ -28,8 +27,11 @@ HOPPER_FN void SetUp(const Arguments& arguments, const Table& table, const Barri
     if (!kCopyCols) PrefetchMap(arguments.col_map);
     if (kStoreBoxes) PrefetchMap(arguments.out_map);
   }
+  WaitForGridBefore();
+  if (thread < 32) BuildTable(arguments, table, thread);
   BlockSync();
   if (kClusterSize > 1) ClusterSync();
+  AllowGridAfter();
 }
 
 HOPPER_FN void Run(const Arguments& arguments) {

@@ -56,6 +56,13 @@ HOPPER_FN void LowerRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+// --- Programmatic dependent launch ---
+
+// PTX, "griddepcontrol": until the grids before have ended and what they wrote is seen. Without a dependent launch at once.
+HOPPER_FN void WaitForGridBefore() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The grid after may begin once all blocks have said so: it waits for this one's end before it reads.
+HOPPER_FN void AllowGridAfter() { asm volatile("griddepcontrol.launch_dependents;"); }
+
 // --- Clusters ---
 
 HOPPER_FN int ClusterRank() {

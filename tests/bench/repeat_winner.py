@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """repeat_winner.py BIN_DIRECTORY KERNEL [--repeats 5] [--allowed 0.02] [--device cuda] [--t4 DIRECTORY] [-d NAME=VALUE ...]
-                 [OPTION OF tune ...]
+                 [--beside BESTS] [--without-starting-configs] [OPTION OF tune ...]
 
 Do repeated tunings end with equally fast configs? Tunes KERNEL from nothing --repeats times, each time with another seed and in
 a data directory of its own, then measures the winners and the default config against each other in one final. Prints the ratio
 of each to the fastest with its 95 % interval over the rounds, and what became of the fastest in the other tunings' searches.
---t4 keeps the trials of each tuning as DIRECTORY/N.json, for `tunefarm simulate`. Needs the Python client in PYTHONPATH. Ends
-with 1 where a winner is more than --allowed behind.
+--t4 keeps the trials of each tuning as DIRECTORY/N.json, for `tunefarm simulate`. --beside: the best config of the problem in
+this file (of `tunefarm export bests`) is in the final, too. --without-starting-configs: KERNEL is the path of a definition, of
+which a copy without them is tuned. Needs the Python client in PYTHONPATH. Ends with 1 where a winner is more than --allowed
+behind.
 """
 
 import argparse
 import json
 import math
 import pathlib
+import re
+import shutil
 import statistics
 import sys
 import tempfile
@@ -39,6 +43,27 @@ def numbers_of_rounds(measurement):
     return [statistics.median(samples[i * each:(i + 1) * each]) for i in range(ROUNDS)]
 
 
+def config_values(best):
+    return values_of({name: next(iter(value.values())) for name, value in best["config"]["values"].items()})
+
+
+def stored_best(path, like):
+    """The best of the file for the problem of another one."""
+    for best in json.loads(path.read_text())["bests"]:
+        if best["kernel_name"] == like["kernel_name"] and best["problem"]["dims"] == like["problem"]["dims"]:
+            return best
+    sys.exit(f"{path} has no best of {like['kernel_name']} for {like['problem']['dims']}")
+
+
+def without_starting_configs(definition, directory):
+    """The path of a copy in the directory, with what lies beside it."""
+    copy = pathlib.Path(directory, definition.parent.name)
+    shutil.copytree(definition.parent, copy)
+    path = copy / definition.name
+    path.write_text(re.sub(r'^starting_configs:\s*(?:"[^"]*"\s*)+', "", definition.read_text(), flags=re.MULTILINE))
+    return path
+
+
 class Tuning:
     """The winner's config, the export that holds it, and what became of each config of the search."""
 
@@ -60,14 +85,13 @@ def tune(bin_directory, common, seed, t4, options):
         exported = json.loads(call("export", "bests"))
         if len(exported["bests"]) != 1:
             sys.exit(f"tuning {seed} ended without a best config:\n{call('results', 1)}")
-        config = exported["bests"][0]["config"]["values"]
         print(f"tuning {seed} took {time.monotonic() - start:.0f} s: {call('results', 1, '--rows', 1).strip().splitlines()[-1]}",
               flush=True)
         if t4:
             call("export", "t4", 1, "--file", t4 / f"{seed}.json")
         with tunefarm.Client(data_directory=call.data) as client:
             trials = {values_of(trial.config): trial for trial in client.results(1, purpose=tunefarm.TrialPurpose.SEARCH)}
-        return Tuning(values_of({name: next(iter(value.values())) for name, value in config.items()}), exported, trials)
+        return Tuning(config_values(exported["bests"][0]), exported, trials)
 
 
 def main():
@@ -78,8 +102,17 @@ def main():
     parser.add_argument("--allowed", type=float, default=0.02)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--t4", type=pathlib.Path)
+    parser.add_argument("--beside", type=pathlib.Path)
+    parser.add_argument("--without-starting-configs", action="store_true")
     parser.add_argument("-d", "--dim", action="append", default=[])
     arguments, options = parser.parse_known_args()
+    with tempfile.TemporaryDirectory(prefix="tunefarm-winner.") as directory:
+        if arguments.without_starting_configs:
+            arguments.kernel = without_starting_configs(pathlib.Path(arguments.kernel), directory)
+        return compare(arguments, options)
+
+
+def compare(arguments, options):
     common = [arguments.kernel, "--device", arguments.device, *[f"--dim={dim}" for dim in arguments.dim]]
     if arguments.t4:
         arguments.t4.mkdir(parents=True, exist_ok=True)
@@ -88,6 +121,9 @@ def main():
     winners = {seed: tuning.config for seed, tuning in tunings.items()}
     exported = tunings[1].exported
     exported["bests"] = [best for tuning in tunings.values() for best in tuning.exported["bests"]]
+    if arguments.beside:
+        exported["bests"].append(stored_best(arguments.beside, exported["bests"][0]))
+        winners["stored"] = config_values(exported["bests"][-1])
     distinct = set(winners.values())
     with DaemonOfItsOwn(arguments.bin_directory) as call, tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(exported, file)
@@ -108,7 +144,8 @@ def main():
     for seed, config in winners.items():
         logs = [math.log(a / b) for a, b in zip(rounds[config], rounds[fastest])]
         center, half = statistics.mean(logs), STUDENT_95 * statistics.stdev(logs) / math.sqrt(ROUNDS)
-        worst = max(worst, math.exp(center))
+        if seed in tunings:
+            worst = max(worst, math.exp(center))
         print(f"{seed:6} {measured[config].median_ns / 1e3:9.1f} {math.exp(center):8.4f} {math.exp(center - half):8.4f} "
               f"{math.exp(center + half):8.4f}  {' '.join(f'{k}={v}' for k, v in config)}")
     for seed, tuning in tunings.items():

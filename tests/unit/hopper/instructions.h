@@ -26,6 +26,9 @@ template <int kRegisters>
 void LowerRegisters() {
   machine::WarpSync();
 }
+inline void WaitForGridBefore() { machine::WaitForGridBefore(); }
+inline void AllowGridAfter() {}
+
 inline int ClusterRank() { return machine::ClusterRank(); }
 inline void ClusterSync() { machine::ClusterSync(); }
 

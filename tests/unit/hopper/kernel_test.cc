@@ -59,7 +59,7 @@ struct Matrix {
   void Fill(size_t first, size_t count, uint16_t bits) {
     for (size_t i = first; i < first + count; ++i) Set(static_cast<int64_t>(i), bits);
   }
-  hopper_machine::Span span() const { return {data, size * element_bytes}; }
+  hopper_machine::Span span() { return {data, size * element_bytes}; }
 };
 
 constexpr int kScaleBlock = 128;
@@ -153,8 +153,9 @@ class Trial {
                                 out_scale_row_stride_,
                                 out_scale_block_stride_};
     const int blocks = kernel_.cluster * static_cast<int>(1 + numbers_.Next(3));
-    const hopper_machine::Launch launch{blocks, kernel_.cluster, kernel_.threads, kernel_.shared_bytes(experts_),
-                                        numbers_.state};
+    const hopper_machine::Launch launch{blocks,          kernel_.cluster,
+                                        kernel_.threads, kernel_.shared_bytes(experts_),
+                                        numbers_.state,  numbers_.Next(2) == 1};
     ASSERT_NO_THROW_WITH_TEXT([&] {
       hopper_machine::Run(launch,
                           {x.span(),
@@ -163,7 +164,11 @@ class Trial {
                            out.span(),
                            {row_scales_.data(), row_scales_.size() * sizeof(float)},
                            {col_scales_.data(), col_scales_.size() * sizeof(float)},
-                           {out_scales_.data(), out_scales_.size() * sizeof(float)}},
+                           {out_scales_.data(), out_scales_.size() * sizeof(float)},
+                           {gather_.data(), gather_.size() * sizeof(int)},
+                           {weights_.data(), weights_.size() * sizeof(float)},
+                           {ends.data(), ends.size() * sizeof(int)},
+                           {sizes_.m.data(), sizes_.m.size() * sizeof(int)}},
                           [&] { kernel_.run(problem); });
     });
 

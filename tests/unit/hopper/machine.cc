@@ -191,6 +191,7 @@ void CheckEnd() {
     }
   }
   if (!machine->loads.empty()) throw MachineError("a box that nobody waited for");
+  if (!machine->before.empty()) throw MachineError("a grid that nobody waited for");
 }
 
 // Apart from its caller because getcontext returns twice, as far as the compiler knows.
@@ -253,6 +254,13 @@ void Run(const Launch& launch, const std::vector<Span>& global, const std::funct
   state.body = body;
   state.random = launch.seed * 2654435761u + 12345;
   machine = &state;
+  if (launch.is_dependent) {
+    for (const Span& span : global) {
+      auto* const bytes = static_cast<unsigned char*>(span.begin);
+      state.before.emplace_back(bytes, bytes + span.bytes);
+      std::fill_n(bytes, span.bytes, 0xFF);
+    }
+  }
   for (int first = 0; first < launch.blocks; first += launch.cluster) {
     state.blocks.clear();
     state.ready.clear();
@@ -276,6 +284,19 @@ uint32_t SharedAddress(const void* pointer) {
          static_cast<uint32_t>(static_cast<const unsigned char*>(pointer) - machine->current->block->shared);
 }
 void Trap() { Fail("trap"); }
+
+void WaitForGridBefore() {
+  machine->current->has_waited = true;
+  for (size_t i = 0; i < machine->before.size(); ++i) {
+    std::copy(machine->before[i].begin(), machine->before[i].end(),
+              static_cast<unsigned char*>(machine->global[i].begin));
+  }
+  machine->before.clear();
+}
+
+void CheckWaited() {
+  if (machine->launch.is_dependent && !machine->current->has_waited) Fail("memory of the grid before without a wait");
+}
 
 void WarpSync() { Meet(machine->current->warp->meeting, 32, "warp"); }
 void BlockSync() { Meet(machine->current->block->all, machine->launch.threads, "block barrier"); }

@@ -3,8 +3,8 @@
 // the wait for them.
 //
 // It knows what the PTX ISA says of mbarriers, bulk tensor copies with swizzles and multicast, wgmma with matrix
-// descriptors, stores by groups, cp.async, named and cluster barriers, and proxy fences. What it cannot show is how
-// fast anything is, and whether the author of this file read the PTX ISA rightly.
+// descriptors, stores by groups, cp.async, named and cluster barriers, proxy fences, and programmatic dependent launch.
+// What it cannot show is how fast anything is, and whether the author of this file read the PTX ISA rightly.
 //
 // Single-threaded. Errors (deadlock, too many arrivals, wild addresses, a missing fence, operations that nobody waited
 // for) throw MachineError; the machine is of no use afterwards.
@@ -47,11 +47,14 @@ struct Launch {
   int threads;
   int shared_bytes;
   uint64_t seed;
+  // A programmatic dependent launch: until a thread has waited for the grid before, `global` holds bytes of 0xFF, and
+  // each thread waits before it asks for anything in there.
+  bool is_dependent = false;
 };
 
 // Runs `body` as every thread of every block. Memory outside of `global` may not be touched by copies.
 struct Span {
-  const void* begin;
+  void* begin;
   size_t bytes;
 };
 void Run(const Launch& launch, const std::vector<Span>& global, const std::function<void()>& body);
@@ -64,6 +67,8 @@ int ClusterRank();
 unsigned char* DynamicShared();
 uint32_t SharedAddress(const void* pointer);
 [[noreturn]] void Trap();
+
+void WaitForGridBefore();
 
 void WarpSync();
 void BlockSync();

@@ -129,6 +129,7 @@ BoxMap MakeBoxMap(void* base, std::vector<uint64_t> dims, std::vector<uint64_t> 
 }
 
 void LoadBox(uint32_t target, const BoxMap& map, const std::vector<int>& at, uint32_t barrier, uint32_t blocks) {
+  CheckWaited();
   for (size_t rank = 0; rank < machine->blocks.size(); ++rank) {
     Block* const block = blocks == 0 ? machine->current->block : machine->blocks[rank].get();
     if (blocks != 0 && (blocks >> rank & 1) == 0) continue;
@@ -151,6 +152,7 @@ void LoadBox(uint32_t target, const BoxMap& map, const std::vector<int>& at, uin
 }
 
 void StoreBox(const BoxMap& map, const std::vector<int>& at, uint32_t source) {
+  CheckWaited();
   Block* const block = machine->current->block;
   AddStore([=] {
     ForEachPiece(map, at, source, [&](uint32_t address, uint8_t* global, bool inside) {
@@ -227,6 +229,7 @@ void WriteShared(uint32_t address, const void* values, int bytes) {
 }
 
 void CheckGlobal(const void* address, size_t bytes) {
+  CheckWaited();
   const auto* const begin = static_cast<const uint8_t*>(address);
   for (const Span& span : machine->global) {
     const auto* const first = static_cast<const uint8_t*>(span.begin);

@@ -70,6 +70,7 @@ struct Fiber {
   StoreGroup open;
   std::vector<StoreGroup> committed;
   size_t groups_complete = 0;  // How many of them this thread knows to be made.
+  bool has_waited = false;     // for the grid before
   // cp.async: begun copies, and bundles of them, each ending with an arrival at a barrier.
   std::vector<std::function<void()>> copies;
   std::deque<std::pair<std::vector<std::function<void()>>, uint32_t>> bundles;
@@ -93,6 +94,8 @@ struct Block {
 struct Machine {
   Launch launch;
   std::vector<Span> global;
+  std::vector<std::vector<unsigned char>>
+      before;  // What the grid before leaves in `global`, until a thread has waited.
   std::function<void()> body;
   std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
   Meeting cluster;
@@ -122,6 +125,8 @@ void Arrive(Block& block, uint32_t address, uint32_t arrivals, int64_t bytes);
 unsigned char* SharedPlace(Block& block, uint32_t address, int bytes);
 // For wgmma and the copy engine: what ordinary writes left must have been fenced.
 void CheckFenced(Block& block, uint32_t address, int bytes, const char* reader);
+// What is asked for in global memory may be what the grid before still computes.
+void CheckWaited();
 void RunProducts(Warp& warp, size_t until);
 void RunBundle(Fiber& fiber);
 

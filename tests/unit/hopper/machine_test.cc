@@ -11,9 +11,9 @@ constexpr uint32_t kBase = 1024;
 constexpr uint32_t kBarrier = kBase + 8192;
 
 std::string ErrorOf(int threads, const std::function<void()>& body, const std::vector<Span>& global = {},
-                    uint64_t seed = 1) {
+                    bool is_dependent = false) {
   try {
-    Run({1, 1, threads, 16384, seed}, global, body);
+    Run({1, 1, threads, 16384, 1, is_dependent}, global, body);
   } catch (const MachineError& error) {
     return error.what();
   }
@@ -106,6 +106,30 @@ TEST(Machine, NoticesStoresThatNobodyWaitedForAndWildAddresses) {
   EXPECT_NE(forgotten.find("nobody waited for"), std::string::npos) << forgotten;
   const std::string wild = ErrorOf(32, [] { StoreBulk(memory, kBase, 16); }, {{memory + 16, 16}});
   EXPECT_NE(wild.find("wild address"), std::string::npos) << wild;
+}
+
+TEST(Machine, NoticesWhoDoesNotWaitForTheGridBefore) {
+  alignas(16) static int memory[4];
+  int seen = 0;
+  const auto error_of = [&](const std::function<void()>& body) {
+    memory[0] = 7;
+    return ErrorOf(32, body, {{memory, 16}}, true);
+  };
+  EXPECT_NE(error_of([&] { seen = memory[0]; }).find("a grid that nobody waited for"), std::string::npos);
+  EXPECT_EQ(seen, -1);
+  EXPECT_NE(error_of([] {
+              if (ThreadIndex() == 0) WaitForGridBefore();
+              WarpSync();
+              if (ThreadIndex() == 1) CheckGlobal(memory, 4);
+            }).find("without a wait"),
+            std::string::npos);
+  EXPECT_EQ(error_of([&] {
+              WaitForGridBefore();
+              CheckGlobal(memory, 4);
+              seen = memory[0];
+            }),
+            "");
+  EXPECT_EQ(seen, 7);
 }
 
 TEST(Machine, BoxesAreSwizzledAndFilledWithZeros) {

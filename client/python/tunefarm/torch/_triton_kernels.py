@@ -1,7 +1,13 @@
 """Kernels in Triton for what a layer of experts needs around its products: its rows in the order of their experts, rows
 in fp8, and the sums of each token's rows. Private. Needs Triton, which torch's builds for CUDA bring; callers compute the
 same by torch without it.
+
+From compute capability 9.0 on each is launched before the kernel before it has ended, and waits for that end itself
+(programmatic dependent launch), as the products do: with few tokens the launches take as long as the work.
 """
+
+import functools
+from typing import Any, Dict
 
 import torch
 import triton
@@ -16,10 +22,19 @@ _BLOCKS = 8  # of a row that one program quantises
 _COLUMNS = 1024  # of a token that one program adds up
 
 
+@triton.jit
+def _begin(DEPENDENT: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Before the first access to memory."""
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
 @triton.jit(do_not_specialize=["rows", "experts"])
-def _sort_rows(ids, ends, indices, rows, experts, COUNT: tl.constexpr):  # type: ignore[no-untyped-def]
+def _sort_rows(ids, ends, indices, rows, experts, COUNT: tl.constexpr, DEPENDENT: tl.constexpr):  # type: ignore[no-untyped-def]
     """One program for each expert, and a last one for the rows that no expert has. Each counts the rows that come
     before its own, and then gives its own their places in ascending order."""
+    _begin(DEPENDENT)
     expert = tl.program_id(0)
     earlier = tl.zeros((COUNT,), dtype=tl.int32)
     for first in range(0, rows, COUNT):
@@ -38,8 +53,10 @@ def _sort_rows(ids, ends, indices, rows, experts, COUNT: tl.constexpr):  # type:
 
 
 @triton.jit(do_not_specialize=["columns", "blocks"])
-def _quantize_rows(x, values, scales, columns, blocks, BLOCKS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _quantize_rows(x, values, scales, columns, blocks, BLOCKS: tl.constexpr,  # type: ignore[no-untyped-def]
+                   DEPENDENT: tl.constexpr):
     """One program: BLOCKS blocks of a row."""
+    _begin(DEPENDENT)
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
     column = block[:, None] * _SCALED + tl.arange(0, _SCALED)[None, :]
@@ -52,14 +69,22 @@ def _quantize_rows(x, values, scales, columns, blocks, BLOCKS: tl.constexpr):  #
 
 
 @triton.jit(do_not_specialize=["columns"])
-def _add_up(rows, out, columns, topk: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _add_up(rows, out, columns, topk: tl.constexpr, COLUMNS: tl.constexpr,  # type: ignore[no-untyped-def]
+            DEPENDENT: tl.constexpr):
     """One program: COLUMNS columns of a token."""
+    _begin(DEPENDENT)
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros((COLUMNS,), dtype=tl.float32)
     for slot in tl.static_range(topk):
         total += tl.load(rows + (token * topk + slot) * columns + column, mask=column < columns, other=0.0).to(tl.float32)
     tl.store(out + token * columns + column, total.to(out.dtype.element_ty), mask=column < columns)
+
+
+@functools.lru_cache(maxsize=None)
+def _launch_options(device: int) -> Dict[str, Any]:
+    is_dependent = torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"DEPENDENT": True, "launch_pdl": True} if is_dependent else {"DEPENDENT": False}
 
 
 def sort_rows(ids: Tensor, ends: Tensor, indices: Tensor) -> None:
@@ -69,7 +94,7 @@ def sort_rows(ids: Tensor, ends: Tensor, indices: Tensor) -> None:
     rows, experts = ids.shape[0], ends.shape[0]
     is_long = rows > 4096
     _sort_rows[(experts + 1,)](ids, ends, indices, rows, experts, COUNT=4096 if is_long else 512,
-                               num_warps=16 if is_long else 4)
+                               num_warps=16 if is_long else 4, **_launch_options(ids.get_device()))
 
 
 def quantize_rows(x: Tensor, values: Tensor, scales: Tensor) -> None:
@@ -77,7 +102,8 @@ def quantize_rows(x: Tensor, values: Tensor, scales: Tensor) -> None:
     gaps and on one device, which is the current one."""
     rows, blocks = scales.shape
     if rows and blocks:
-        _quantize_rows[(rows, triton.cdiv(blocks, _BLOCKS))](x, values, scales, x.shape[1], blocks, BLOCKS=_BLOCKS)
+        _quantize_rows[(rows, triton.cdiv(blocks, _BLOCKS))](x, values, scales, x.shape[1], blocks, BLOCKS=_BLOCKS,
+                                                             **_launch_options(x.get_device()))
 
 
 def add_up(rows: Tensor, out: Tensor) -> None:
@@ -85,7 +111,8 @@ def add_up(rows: Tensor, out: Tensor) -> None:
     and on one device, which is the current one."""
     tokens, columns = out.shape
     if out.numel():
-        _add_up[(tokens, triton.cdiv(columns, _COLUMNS))](rows, out, columns, rows.shape[0] // tokens, COLUMNS=_COLUMNS)
+        _add_up[(tokens, triton.cdiv(columns, _COLUMNS))](rows, out, columns, rows.shape[0] // tokens, COLUMNS=_COLUMNS,
+                                                         **_launch_options(rows.get_device()))
 
 
 def is_current(tensor: Tensor) -> bool:
