@@ -58,7 +58,8 @@ HOPPER_FN void LowerRegisters() {
 
 // --- Programmatic dependent launch ---
 
-// PTX, "griddepcontrol": until the grids before have ended and what they wrote is seen. Without a dependent launch at once.
+// PTX, "griddepcontrol": until the grids before have ended and what they wrote is seen. Returns at once where the
+// launch is not a dependent one.
 HOPPER_FN void WaitForGridBefore() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 // The grid after may begin once all blocks have said so: it waits for this one's end before it reads.
 HOPPER_FN void AllowGridAfter() { asm volatile("griddepcontrol.launch_dependents;"); }
