@@ -4,9 +4,16 @@ file."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+
+
+def clean_up_when_terminated():
+    """SIGTERM, which `timeout` sends, raises SystemExit, so that blocks of `with` and `finally` stop their daemons: one that is
+    left goes on with its job, and keeps the device from what is measured next."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 class DaemonOfItsOwn:
@@ -21,6 +28,7 @@ class DaemonOfItsOwn:
         self.environment.pop("TUNEFARM_SERVER", None)
 
     def __enter__(self):
+        clean_up_when_terminated()
         return self
 
     def __exit__(self, *_):

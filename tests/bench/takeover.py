@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+from daemon_of_its_own import clean_up_when_terminated
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 FAULT_KERNEL = """
@@ -160,6 +162,7 @@ def main():
     parser.add_argument("--device", default="")
     parser.add_argument("--keep-log", default="", help="copy each daemon's log to this path and a suffix")
     options = parser.parse_args()
+    clean_up_when_terminated()
     broken, runs = [], []
     print(f"{'run':<20} {'trials':>6} {'search s':>8} {'final s':>7} {'OK ms':>6} {'crashes':>7} {'runners':>7} {'gaps':>5} "
           f"{'median ms':>9} {'p90 ms':>7} {'max ms':>7} {'stood by':>8}  outcomes")
