@@ -94,8 +94,8 @@ struct Block {
 struct Machine {
   Launch launch;
   std::vector<Span> global;
-  std::vector<std::vector<unsigned char>>
-      before;  // What the grid before leaves in `global`, until a thread has waited.
+  // What the grid before leaves in `global`, until a thread has waited for it.
+  std::vector<std::vector<unsigned char>> before;
   std::function<void()> body;
   std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
   Meeting cluster;

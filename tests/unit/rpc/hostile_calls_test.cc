@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Calls with an empty request, all under way at once. Outlives them: each is awaited.
+// Calls with an empty request, all under way at once. Each has been awaited when it is destroyed.
 class CallsInFlight {
  public:
   explicit CallsInFlight(const std::shared_ptr<grpc::Channel>& channel) : stub_(channel) {}
